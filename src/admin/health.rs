@@ -1,0 +1,135 @@
+//! What the process knows of its own health: whether its loop still turns, and whether each part has come up.
+//!
+//! Liveness depends on the loop alone: no outage of the agent or the API server is mended by a restart of this process.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A part of the process that readiness asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// The watch on this node's pods has delivered its first list and goes on.
+    PodWatch,
+    /// The agent answers.
+    Agent,
+    /// The API server answers.
+    Api,
+}
+
+impl Check {
+    /// All of them, in the order of the listing.
+    pub const ALL: [Self; 3] = [Self::PodWatch, Self::Agent, Self::Api];
+
+    /// The word for it in the listing.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PodWatch => "pod-watch",
+            Self::Agent => "agent",
+            Self::Api => "api",
+        }
+    }
+}
+
+/// The health of the process; clones share it.
+#[derive(Debug, Clone)]
+pub struct Health(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    start: Instant,
+    stale_after: Duration,
+    /// Milliseconds from `start` to the last turn of the loop.
+    last_beat: AtomicU64,
+    checks: Mutex<[Result<(), String>; Check::ALL.len()]>,
+    shutting_down: AtomicBool,
+}
+
+/// The lines of a probe's listing, and whether all of them are well.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) listing: String,
+    pub(super) passed: bool,
+}
+
+impl Health {
+    /// Every check fails until it is set. The loop counts as turned now, and as stuck `stale_after` its last turn.
+    pub fn new(stale_after: Duration) -> Self {
+        Self(Arc::new(Inner {
+            start: Instant::now(),
+            stale_after,
+            last_beat: AtomicU64::new(0),
+            checks: Mutex::new(std::array::from_fn(|_| Err("not yet".to_owned()))),
+            shutting_down: AtomicBool::new(false),
+        }))
+    }
+
+    /// Says that the loop has turned.
+    pub fn beat(&self) {
+        let millis = u64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last_beat.fetch_max(millis, Ordering::Relaxed);
+    }
+
+    /// Sets a check; the error is the reason that people read.
+    pub fn set(&self, check: Check, state: Result<(), String>) {
+        self.0.checks.lock().unwrap_or_else(PoisonError::into_inner)[check as usize] = state;
+    }
+
+    /// Not ready from now on: the process is about to end.
+    pub fn shutting_down(&self) {
+        self.0.shutting_down.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the loop still turns.
+    pub fn is_live(&self) -> bool {
+        self.since_beat() <= self.0.stale_after
+    }
+
+    /// Whether every check passes and no shutdown has begun.
+    pub fn is_ready(&self) -> bool {
+        self.readiness().passed
+    }
+
+    fn since_beat(&self) -> Duration {
+        let last_beat = Duration::from_millis(self.0.last_beat.load(Ordering::Relaxed));
+        self.0.start.elapsed().saturating_sub(last_beat)
+    }
+
+    pub(super) fn liveness(&self) -> Report {
+        let since = self.since_beat();
+        let state = if since <= self.0.stale_after {
+            Ok(())
+        } else {
+            Err(format!("no turn for {} s, {} s allowed", since.as_secs(), self.0.stale_after.as_secs()))
+        };
+        Report::of([("loop", state)])
+    }
+
+    pub(super) fn readiness(&self) -> Report {
+        let states = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shutdown = if self.0.shutting_down.load(Ordering::Relaxed) { Err("shutting down".to_owned()) } else { Ok(()) };
+        let checks = Check::ALL.map(Check::as_str).into_iter().zip(states);
+        Report::of(checks.chain([("shutdown", shutdown)]))
+    }
+}
+
+impl Report {
+    /// One line a check, as the Kubernetes API server writes them.
+    fn of(checks: impl IntoIterator<Item = (&'static str, Result<(), String>)>) -> Self {
+        let mut report = Self { listing: String::new(), passed: true };
+        for (name, state) in checks {
+            // Writing to a String cannot fail.
+            let _ = match state {
+                Ok(()) => writeln!(report.listing, "[+]{name} ok"),
+                Err(reason) => {
+                    report.passed = false;
+                    writeln!(report.listing, "[-]{name} failed: {}", reason.replace(char::is_control, " "))
+                }
+            };
+        }
+        report
+    }
+}

@@ -1,0 +1,19 @@
+//! What Cilium says: the agent's REST API on its unix socket, and Cilium's objects in the Kubernetes API.
+//!
+//! Everything here reads and decodes; the one thing it changes is a disconnect, for which the domain must have
+//! made a target. It must not know the Kubernetes client's side (`kube`), nor why a call is made (`engine`).
+
+mod agent;
+mod call_error;
+mod lenient;
+mod model;
+mod objects;
+mod transport;
+
+pub use agent::{AgentClient, AgentOptions, Disconnected};
+pub use call_error::CallError;
+pub use model::{AgentConfig, Allocations, EndpointModel, LogModel, NoModel, log_entries};
+pub use objects::{CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject};
+
+#[cfg(test)]
+mod tests;

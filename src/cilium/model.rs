@@ -1,0 +1,280 @@
+//! The agent's models, as far as the rules look at them, and what they mean to the domain.
+//!
+//! Pure: bytes or JSON in, domain values out; snapshots are decoded by the same code. Unknown fields, nulls and missing
+//! parts are tolerated; a part of a wrong type makes the answer unreadable, for an answer half understood proves nothing.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::lenient::{list, nullable};
+use crate::domain::{AttachmentId, ContainerId, EndpointId, EndpointState, Holder, IpamMode, LogEntry, PodName, parse_ip};
+
+/// The owner text of an address that was allocated again after an agent start ends with this.
+const RESTORED: &str = " [restored]";
+
+/// An answer that is not the model it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoModel(pub String);
+
+impl From<serde_json::Error> for NoModel {
+    fn from(error: serde_json::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// `GET /endpoint/{id}`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct EndpointModel {
+    id: Option<i64>,
+    #[serde(deserialize_with = "nullable")]
+    status: StatusModel,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct StatusModel {
+    #[serde(deserialize_with = "nullable")]
+    external_identifiers: Identifiers,
+    #[serde(deserialize_with = "list")]
+    controllers: Vec<Controller>,
+    #[serde(deserialize_with = "nullable")]
+    identity: Identity,
+    #[serde(deserialize_with = "nullable")]
+    labels: Labels,
+    #[serde(deserialize_with = "nullable")]
+    networking: Networking,
+    state: Option<String>,
+    log: Option<Vec<Option<LogModel>>>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Identifiers {
+    cni_attachment_id: Option<String>,
+    container_id: Option<String>,
+    k8s_namespace: Option<String>,
+    k8s_pod_name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Controller {
+    name: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Identity {
+    #[serde(deserialize_with = "list")]
+    labels: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Labels {
+    #[serde(deserialize_with = "list")]
+    security_relevant: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Networking {
+    #[serde(deserialize_with = "list")]
+    addressing: Vec<Addressing>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Addressing {
+    ipv4: Option<String>,
+    ipv6: Option<String>,
+}
+
+/// An entry of `GET /endpoint/{id}/log`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct LogModel {
+    state: Option<String>,
+    timestamp: Option<String>,
+}
+
+impl EndpointModel {
+    /// Decodes an answer.
+    pub fn from_slice(body: &[u8]) -> Result<Self, NoModel> {
+        Ok(serde_json::from_slice(body)?)
+    }
+
+    /// Decodes a stored answer.
+    pub fn from_value(value: Value) -> Result<Self, NoModel> {
+        Ok(serde_json::from_value(value)?)
+    }
+
+    /// `status.log`: of a live agent only the latest entry, in a snapshot the whole log; `None` where it is absent or unreadable.
+    pub fn log_entries(&self) -> Option<Vec<LogEntry>> {
+        log_entries(self.status.log.as_deref()?)
+    }
+
+    /// The holder, with this log. A model without `id` is none.
+    pub fn to_holder(&self, log: Option<Vec<LogEntry>>) -> Result<Holder, NoModel> {
+        let id = self.id.map(EndpointId).ok_or_else(|| NoModel("an endpoint without id".to_owned()))?;
+        let status = &self.status;
+        let (attachment, container_field) = status.external_identifiers.ids();
+        let mut labels: Vec<String> = Vec::new();
+        for label in status.identity.labels.iter().chain(&status.labels.security_relevant) {
+            if !labels.contains(label) {
+                labels.push(label.clone());
+            }
+        }
+        Ok(Holder {
+            id,
+            attachment,
+            container_field,
+            named: status.external_identifiers.named(),
+            controllers: status.controllers.iter().filter_map(|controller| controller.name.clone()).collect(),
+            labels,
+            addresses: status.networking.addresses(),
+            state: EndpointState::from_api(status.state.as_deref().unwrap_or_default()),
+            log,
+        })
+    }
+}
+
+impl Identifiers {
+    fn ids(&self) -> (Option<AttachmentId>, Option<ContainerId>) {
+        let container = self.container_id.as_deref().and_then(|id| id.parse().ok());
+        match self.cni_attachment_id.as_deref().filter(|id| !id.is_empty()).map(str::parse) {
+            Some(Ok(attachment)) => (Some(attachment), container),
+            // An attachment id that is not understood: a container may have several, so its id is no substitute.
+            Some(Err(_)) => (None, None),
+            None => (None, container),
+        }
+    }
+
+    fn named(&self) -> Option<PodName> {
+        PodName::new(self.k8s_namespace.as_deref()?, self.k8s_pod_name.as_deref()?).ok()
+    }
+}
+
+impl Networking {
+    fn addresses(&self) -> Vec<IpAddr> {
+        let texts = self.addressing.iter().flat_map(|pair| [pair.ipv4.as_deref(), pair.ipv6.as_deref()]);
+        texts.flatten().filter_map(parse_ip).collect()
+    }
+}
+
+/// Entries of a log. Go's zero time says nothing and is left out; a time that cannot be read makes the whole log unknown,
+/// for the entry could be the newest one.
+pub fn log_entries(log: &[Option<LogModel>]) -> Option<Vec<LogEntry>> {
+    let mut entries = Vec::with_capacity(log.len());
+    for entry in log.iter().flatten() {
+        let text = entry.timestamp.as_deref().unwrap_or_default();
+        if text.is_empty() || text.starts_with("0001-01-01T") {
+            continue;
+        }
+        let at = text.parse::<Timestamp>().ok()?;
+        entries.push(LogEntry { at, state: EndpointState::from_api(entry.state.as_deref().unwrap_or_default()) });
+    }
+    Some(entries)
+}
+
+/// Decodes the answer of `GET /endpoint/{id}/log`; an answer of `null` is no log.
+pub(super) fn log_from_slice(body: &[u8]) -> Option<Vec<LogEntry>> {
+    log_entries(&serde_json::from_slice::<Vec<Option<LogModel>>>(body).ok()?)
+}
+
+/// What `GET /config` says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentConfig {
+    /// `status.ipam-mode`; `None` where it is absent or empty.
+    pub ipam_mode: Option<IpamMode>,
+    /// The CNI chaining mode from `status.daemonConfigurationMap`. 1.20 does not show it there; `GET /healthz` does.
+    pub chaining_mode: Option<String>,
+}
+
+impl AgentConfig {
+    /// Decodes an answer.
+    pub fn from_slice(body: &[u8]) -> Result<Self, NoModel> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Config {
+            #[serde(deserialize_with = "nullable")]
+            status: Status,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Status {
+            #[serde(rename = "ipam-mode")]
+            ipam_mode: Option<String>,
+            #[serde(rename = "daemonConfigurationMap", deserialize_with = "nullable")]
+            daemon: Daemon,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Daemon {
+            #[serde(rename = "CNIChainingMode", alias = "cni-chaining-mode")]
+            chaining: Value,
+        }
+        let status = serde_json::from_slice::<Config>(body)?.status;
+        Ok(Self {
+            ipam_mode: status.ipam_mode.filter(|mode| !mode.is_empty()).map(IpamMode),
+            chaining_mode: status.daemon.chaining.as_str().filter(|mode| !mode.is_empty()).map(str::to_owned),
+        })
+    }
+}
+
+/// What the long `GET /healthz` says about addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Allocations {
+    owners: BTreeMap<IpAddr, Vec<String>>,
+    /// `cni-chaining.mode`: `none` where Cilium is the only plugin.
+    pub chaining: Option<String>,
+}
+
+impl Allocations {
+    /// Decodes an answer. One without `ipam` (the short form) tells nothing and is an error; within it, no allocations are none.
+    pub fn from_slice(body: &[u8]) -> Result<Self, NoModel> {
+        #[derive(Deserialize)]
+        struct Health {
+            ipam: Option<Ipam>,
+            #[serde(rename = "cni-chaining", default, deserialize_with = "nullable")]
+            chaining: Chaining,
+        }
+        #[derive(Deserialize)]
+        struct Ipam {
+            #[serde(default, deserialize_with = "nullable")]
+            allocations: BTreeMap<String, Option<String>>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Chaining {
+            mode: Option<String>,
+        }
+        let health = serde_json::from_slice::<Health>(body)?;
+        let ipam = health.ipam.ok_or_else(|| NoModel("no ipam in the answer".to_owned()))?;
+        let mut owners: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
+        for (key, owner) in ipam.allocations {
+            // Keys of pools other than the default one are `<pool>/<address>`; two pools may overlap.
+            let address = key.rsplit_once('/').map_or(key.as_str(), |(_, address)| address);
+            if let Some(ip) = parse_ip(address) {
+                owners.entry(ip).or_default().push(owner.unwrap_or_default());
+            }
+        }
+        Ok(Self { owners, chaining: health.chaining.mode.filter(|mode| !mode.is_empty()) })
+    }
+
+    /// Owner texts of the address, as the agent writes them; more than one only where pools overlap. Empty: not allocated.
+    pub fn owners(&self, ip: IpAddr) -> &[String] {
+        self.owners.get(&ip).map_or(&[], Vec::as_slice)
+    }
+
+    /// The pod that an owner text names: `<namespace>/<pod>`, with or without ` [restored]`. `router` and the like name none.
+    pub fn pod(owner: &str) -> Option<PodName> {
+        owner.strip_suffix(RESTORED).unwrap_or(owner).parse().ok()
+    }
+}

@@ -1,0 +1,255 @@
+//! Cilium's Kubernetes objects as slim types: the parts that the rules look at, and nothing else in memory.
+//!
+//! They fit `kube::Api`, but this module must not know how they are fetched. A malformed part counts as absent.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::Resource;
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Serialize};
+
+use super::lenient::{part, parts};
+use crate::domain::{CiliumEndpoint, CiliumNode, EndpointId, PodName, PodUid, ReservedUse, SliceEntry, parse_ip};
+
+const GROUP: &str = "cilium.io";
+
+/// Implements `Resource` for a type with a field `metadata`.
+macro_rules! resource {
+    ($type:ty, $scope:ty, $version:literal, $kind:literal, $plural:literal) => {
+        impl Resource for $type {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                $kind.into()
+            }
+
+            fn group((): &()) -> Cow<'_, str> {
+                GROUP.into()
+            }
+
+            fn version((): &()) -> Cow<'_, str> {
+                $version.into()
+            }
+
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+resource!(CiliumNodeObject, ClusterResourceScope, "v2", "CiliumNode", "ciliumnodes");
+resource!(CiliumEndpointObject, NamespaceResourceScope, "v2", "CiliumEndpoint", "ciliumendpoints");
+resource!(CiliumEndpointSliceObject, ClusterResourceScope, "v2alpha1", "CiliumEndpointSlice", "ciliumendpointslices");
+
+/// `CiliumNode`, cilium.io/v2, cluster-scoped; its name is the node's.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CiliumNodeObject {
+    /// Standard metadata.
+    pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "part")]
+    spec: NodeSpec,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    #[serde(deserialize_with = "parts")]
+    addresses: Vec<NodeAddress>,
+    #[serde(deserialize_with = "part")]
+    health: Addresses,
+    #[serde(deserialize_with = "part")]
+    ingress: Addresses,
+    #[serde(deserialize_with = "part")]
+    ipam: NodeIpam,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodeAddress {
+    #[serde(rename = "type", deserialize_with = "part")]
+    kind: String,
+    #[serde(deserialize_with = "part")]
+    ip: String,
+}
+
+/// A pair of addresses, as Cilium writes it in many places.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Addresses {
+    #[serde(deserialize_with = "part")]
+    ipv4: String,
+    #[serde(deserialize_with = "part")]
+    ipv6: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodeIpam {
+    #[serde(rename = "podCIDRs", deserialize_with = "parts")]
+    pod_cidrs: Vec<String>,
+    #[serde(deserialize_with = "part")]
+    pools: NodePools,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodePools {
+    #[serde(deserialize_with = "parts")]
+    allocated: Vec<NodePool>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct NodePool {
+    #[serde(deserialize_with = "parts")]
+    cidrs: Vec<String>,
+}
+
+impl Addresses {
+    fn parsed(&self) -> impl Iterator<Item = IpAddr> {
+        [&self.ipv4, &self.ipv6].into_iter().filter_map(|text| parse_ip(text))
+    }
+}
+
+impl CiliumNodeObject {
+    /// What the rules look at.
+    pub fn to_domain(&self) -> CiliumNode {
+        let spec = &self.spec;
+        let router = spec.addresses.iter().filter(|address| address.kind == "CiliumInternalIP");
+        let reserved = spec.ingress.parsed().map(|ip| (ReservedUse::Ingress, ip));
+        let reserved = reserved.chain(spec.health.parsed().map(|ip| (ReservedUse::Health, ip)));
+        let router = router.filter_map(|address| parse_ip(&address.ip)).map(|ip| (ReservedUse::Router, ip));
+        CiliumNode {
+            reserved: reserved.chain(router).collect(),
+            addresses: spec.addresses.iter().filter_map(|address| parse_ip(&address.ip)).collect(),
+        }
+    }
+
+    /// Texts of `spec.ipam.podCIDRs[]` and `spec.ipam.pools.allocated[].cidrs[]`.
+    pub fn pod_cidrs(&self) -> impl Iterator<Item = &str> {
+        let ipam = &self.spec.ipam;
+        ipam.pod_cidrs.iter().chain(ipam.pools.allocated.iter().flat_map(|pool| &pool.cidrs)).map(String::as_str)
+    }
+}
+
+/// `CiliumEndpoint`, cilium.io/v2, namespaced.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CiliumEndpointObject {
+    /// Standard metadata.
+    pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "part")]
+    status: EndpointStatus,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct EndpointStatus {
+    #[serde(deserialize_with = "part")]
+    id: Option<i64>,
+    #[serde(deserialize_with = "part")]
+    external_identifiers: EndpointIdentifiers,
+    #[serde(deserialize_with = "part")]
+    networking: EndpointNetworking,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct EndpointIdentifiers {
+    #[serde(deserialize_with = "part")]
+    cni_attachment_id: String,
+    #[serde(deserialize_with = "part")]
+    container_id: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct EndpointNetworking {
+    #[serde(deserialize_with = "parts")]
+    addressing: Vec<Addresses>,
+    #[serde(deserialize_with = "part")]
+    node: String,
+}
+
+impl EndpointNetworking {
+    fn ips(&self) -> Vec<IpAddr> {
+        self.addressing.iter().flat_map(Addresses::parsed).collect()
+    }
+}
+
+impl CiliumEndpointObject {
+    /// What the rules look at; `None` for an object without namespace or name.
+    pub fn to_domain(&self) -> Option<CiliumEndpoint> {
+        let name = PodName::new(self.metadata.namespace.as_deref()?, self.metadata.name.as_deref()?).ok()?;
+        let owner = self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "Pod");
+        let identifiers = &self.status.external_identifiers;
+        Some(CiliumEndpoint {
+            name,
+            id: self.status.id.map(EndpointId),
+            attachment: identifiers.cni_attachment_id.parse().ok(),
+            container: identifiers.container_id.parse().ok(),
+            owner: owner.and_then(|owner| Some((owner.name.clone(), owner.uid.parse::<PodUid>().ok()?))),
+        })
+    }
+
+    /// `status.networking.addressing[]`; may be empty.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.status.networking.ips()
+    }
+
+    /// `status.networking.node`: the address of the node.
+    pub fn node(&self) -> Option<IpAddr> {
+        parse_ip(&self.status.networking.node)
+    }
+}
+
+/// `CiliumEndpointSlice`, cilium.io/v2alpha1, cluster-scoped; its fields are at the top level.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CiliumEndpointSliceObject {
+    /// Standard metadata.
+    pub metadata: ObjectMeta,
+    #[serde(deserialize_with = "part")]
+    namespace: String,
+    #[serde(deserialize_with = "parts")]
+    endpoints: Vec<SliceEndpoint>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct SliceEndpoint {
+    #[serde(deserialize_with = "part")]
+    name: String,
+    #[serde(deserialize_with = "part")]
+    networking: EndpointNetworking,
+    #[serde(deserialize_with = "part")]
+    pod_uid: String,
+}
+
+impl CiliumEndpointSliceObject {
+    /// The entries that have a name.
+    pub fn to_domain(&self) -> Vec<SliceEntry> {
+        let entry = |endpoint: &SliceEndpoint| {
+            Some(SliceEntry {
+                name: PodName::new(&self.namespace, &endpoint.name).ok()?,
+                ips: endpoint.networking.ips(),
+                node: parse_ip(&endpoint.networking.node),
+                uid: endpoint.pod_uid.parse().ok(),
+            })
+        };
+        self.endpoints.iter().filter_map(entry).collect()
+    }
+}

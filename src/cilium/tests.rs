@@ -1,0 +1,4 @@
+mod client;
+mod decode;
+mod fake;
+mod objects;

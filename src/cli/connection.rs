@@ -1,0 +1,31 @@
+//! Flags that say how to reach the API server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::duration;
+use crate::kube::ClientOptions;
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection")]
+pub(super) struct ConnectionArgs {
+    /// Kubeconfig file; without it $KUBECONFIG, ~/.kube/config, or the pod's service account.
+    #[arg(long, value_name = "FILE", env = "CILIUM_LEAK_HEALER_KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig, if not its current one.
+    #[arg(long, value_name = "NAME", env = "CILIUM_LEAK_HEALER_CONTEXT")]
+    context: Option<String>,
+
+    /// Time-out of one request to the API server.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::positive, env = "CILIUM_LEAK_HEALER_API_TIMEOUT")]
+    api_timeout: Duration,
+}
+
+impl ConnectionArgs {
+    pub(super) fn options(&self) -> ClientOptions {
+        ClientOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), timeout: self.api_timeout }
+    }
+}

@@ -1,0 +1,37 @@
+//! The words and the decision: what a wedge is, who holds its address, who owns the holder, and what may be done.
+//!
+//! Everything here is pure: no I/O, no clock, no tokio, kube or hyper. Observations come in, judgements go out,
+//! and the instant "now" is part of the observation. Nothing here may import the other modules of this crate
+//! (`tests/layout.rs` holds that).
+//!
+//! The way of a value: an [`Observation`] is filled by whoever can read (the engine from a live cluster, a snapshot
+//! from a file); [`judge`] turns it into a [`Judgement`] with its evidence.
+
+mod evidence;
+mod failure;
+mod holder;
+mod ids;
+mod judge;
+mod limits;
+mod objects;
+mod observation;
+mod pod;
+mod proof;
+mod signature;
+mod verdict;
+
+pub use evidence::{Check, Evidence, Outcome};
+pub use failure::{Event, Failure, NewestFailure, SandboxEvents};
+pub use holder::{EndpointState, Holder, LogEntry, OwnerName};
+pub use ids::{AttachmentId, ContainerId, EndpointId, IdError, NodeName, PodName, PodUid, canonical_ip, is_link_local, parse_ip};
+pub use judge::judge;
+pub use limits::Limits;
+pub use objects::{CiliumEndpoint, CiliumNode, IpamMode, ReservedUse, SliceEntry};
+pub use observation::{Events, Lookup, Observation, Read, ReadFailure, Unreadable};
+pub use pod::{Containers, Controller, OvnAddress, Phase, Pod};
+pub use proof::Proof;
+pub use signature::{Refusal, refusal, sandbox_ids};
+pub use verdict::{DisconnectTarget, Finding, Judgement, NotWedged, Remedy, Verdict, Withheld};
+
+#[cfg(test)]
+mod tests;

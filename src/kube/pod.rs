@@ -1,0 +1,226 @@
+//! A slim Pod: only what the rules read is kept, everything else is skipped while decoding.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+
+use crate::domain::{Containers, Controller, IdError, OvnAddress, Phase, Pod, PodName, parse_ip};
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const VM_LABELS: [&str; 2] = ["kubevirt.io/vm", "vm.kubevirt.io/name"];
+/// The condition's name since Kubernetes 1.28, and before.
+const SANDBOX_CONDITIONS: [&str; 2] = ["PodReadyToStartContainers", "PodHasNetwork"];
+
+/// A core/v1 Pod, as far as it is decoded.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct PodObject {
+    /// Standard metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Option<Spec>,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    node_name: Option<String>,
+    host_network: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
+    #[serde(rename = "podIPs")]
+    pod_ips: Option<Vec<PodIp>>,
+    start_time: Option<Timestamp>,
+    conditions: Option<Vec<Condition>>,
+    container_statuses: Option<Vec<ContainerStatus>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
+    ephemeral_container_statuses: Option<Vec<ContainerStatus>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct PodIp {
+    ip: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerStatus {
+    #[serde(default)]
+    name: String,
+    state: Option<ContainerState>,
+    last_state: Option<ContainerState>,
+    restart_count: Option<i32>,
+    started: Option<bool>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ContainerState {
+    running: Option<Running>,
+    terminated: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Running {
+    started_at: Option<Timestamp>,
+}
+
+impl Resource for PodObject {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        core::Pod::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        core::Pod::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        core::Pod::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        core::Pod::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl PodObject {
+    /// The pod as the rules see it. A pod without name or UID is an error: nothing can be said about it.
+    pub fn to_domain(&self) -> Result<Pod, IdError> {
+        let meta = &self.metadata;
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let status = self.status.as_ref();
+        let (ips, unparsed_ips) = status.map(Status::ips).unwrap_or_default();
+        let annotations = meta.annotations.as_ref();
+        Ok(Pod {
+            name: PodName::new(&text(&meta.namespace), &text(&meta.name))?,
+            uid: text(&meta.uid).parse()?,
+            resource_version: text(&meta.resource_version),
+            node: match self.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) {
+                None | Some("") => None,
+                Some(name) => Some(name.parse()?),
+            },
+            phase: status.map_or(Phase::Unknown, Status::phase),
+            host_network: self.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false),
+            deleting: meta.deletion_timestamp.is_some(),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            started: status.and_then(|status| status.start_time),
+            ips,
+            unparsed_ips,
+            sandbox_ready: status.and_then(Status::sandbox_ready),
+            containers: status.map(Status::containers).unwrap_or_default(),
+            controller: meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)).map(|owner| {
+                Controller { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() }
+            }),
+            mirror: annotations.and_then(|all| all.get(MIRROR)).cloned(),
+            vm_labels: VM_LABELS
+                .into_iter()
+                .filter_map(|key| Some((key, meta.labels.as_ref()?.get(key).filter(|value| !value.is_empty())?.clone())))
+                .collect(),
+            ovn: annotations.map(ovn_address).unwrap_or_default(),
+        })
+    }
+
+    /// When the container of this name started, or the latest of all that run where none has the name.
+    /// `None`: none of them runs.
+    pub fn container_started(&self, container: &str) -> Option<Timestamp> {
+        let statuses = self.status.as_ref()?.container_statuses.as_deref()?;
+        let started = |status: &ContainerStatus| status.state.as_ref()?.running.as_ref()?.started_at;
+        match statuses.iter().find(|status| status.name == container) {
+            Some(status) => started(status),
+            None => statuses.iter().filter_map(started).max(),
+        }
+    }
+}
+
+fn ovn_address(annotations: &BTreeMap<String, String>) -> OvnAddress {
+    let get = |key: &str| annotations.get(&format!("ovn.kubernetes.io/{key}")).cloned();
+    OvnAddress {
+        ip_address: get("ip_address").iter().flat_map(|list| list.split(',')).filter_map(|ip| parse_ip(ip.trim())).collect(),
+        vpc: get("vpc").filter(|vpc| !vpc.is_empty()),
+        logical_switch: get("logical_switch").filter(|switch| !switch.is_empty()),
+        allocated: get("allocated").is_some(),
+    }
+}
+
+impl Status {
+    fn phase(&self) -> Phase {
+        match self.phase.as_deref() {
+            Some("Pending") => Phase::Pending,
+            Some("Running") => Phase::Running,
+            Some("Succeeded") => Phase::Succeeded,
+            Some("Failed") => Phase::Failed,
+            _ => Phase::Unknown,
+        }
+    }
+
+    /// Each address once, and whether one of the texts is none.
+    fn ips(&self) -> (Vec<std::net::IpAddr>, bool) {
+        let texts = self.pod_ip.iter().chain(self.pod_ips.iter().flatten().filter_map(|entry| entry.ip.as_ref()));
+        let mut ips = Vec::new();
+        let mut unparsed = false;
+        for text in texts.filter(|text| !text.is_empty()) {
+            match parse_ip(text).map(|ip| ip.to_canonical()) {
+                Some(ip) if ips.contains(&ip) => {}
+                Some(ip) => ips.push(ip),
+                None => unparsed = true,
+            }
+        }
+        (ips, unparsed)
+    }
+
+    fn sandbox_ready(&self) -> Option<bool> {
+        let condition = self.conditions.iter().flatten().find(|it| SANDBOX_CONDITIONS.contains(&it.kind.as_str()))?;
+        match condition.status.as_str() {
+            "True" => Some(true),
+            "False" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn containers(&self) -> Containers {
+        let all = [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
+        let mut seen = Containers::default();
+        for status in all.into_iter().flatten().flatten() {
+            let running = status.state.as_ref().is_some_and(|state| state.running.is_some());
+            let ended = status.state.as_ref().is_some_and(|state| state.terminated.is_some());
+            let before = status.last_state.as_ref().is_some_and(|state| state.terminated.is_some() || state.running.is_some());
+            seen.running |= running;
+            seen.ended |= ended;
+            seen.ever_ran |=
+                running || ended || before || status.restart_count.is_some_and(|n| n > 0) || status.started == Some(true);
+        }
+        seen
+    }
+}

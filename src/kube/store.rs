@@ -1,0 +1,141 @@
+//! This node's pods as the watch last told them: who waits for a sandbox, and since when.
+//!
+//! It is a hint about where to look, never evidence: everything that a verdict rests on is read again, live.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use crate::domain::{Pod, PodUid};
+
+/// A pod with what its watch adds.
+#[derive(Debug, Clone)]
+pub struct Tracked {
+    /// The pod.
+    pub pod: Pod,
+    /// Since when it waits for a sandbox, as this process saw it; `None`: it does not wait.
+    pub waiting_since: Option<Timestamp>,
+    /// The pod is the agent's: when its container started (inner `None`: it does not run).
+    pub agent_started: Option<Option<Timestamp>>,
+}
+
+/// The store. One task writes, any number read; no lock is held across an await.
+#[derive(Debug, Clone)]
+pub struct PodStore {
+    state: Arc<Mutex<State>>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pods: HashMap<PodUid, Tracked>,
+    /// Pods seen in the list that is being read; they replace `pods` when it is complete.
+    listing: Option<HashMap<PodUid, Tracked>>,
+    synced: bool,
+}
+
+impl Default for PodStore {
+    fn default() -> Self {
+        Self { state: Arc::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+impl PodStore {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A poisoned lock only means that a writer panicked; each write leaves a whole state behind.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    /// Wakes with each change.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// A list begins: what follows until [`Self::end_list`] is all there is.
+    pub fn begin_list(&self) {
+        self.lock().listing = Some(HashMap::new());
+    }
+
+    /// The list is complete.
+    pub fn end_list(&self) {
+        let mut state = self.lock();
+        if let Some(listing) = state.listing.take() {
+            state.pods = listing;
+        }
+        state.synced = true;
+        drop(state);
+        self.changed();
+    }
+
+    /// A pod was added or changed.
+    pub fn apply(&self, pod: Pod, agent_started: Option<Option<Timestamp>>, now: Timestamp) {
+        let mut state = self.lock();
+        let before = state.pods.get(&pod.uid).and_then(|tracked| tracked.waiting_since);
+        let waiting_since = pod.not_waiting().is_none().then(|| before.unwrap_or(now));
+        let uid = pod.uid.clone();
+        let tracked = Tracked { pod, waiting_since, agent_started };
+        match &mut state.listing {
+            Some(listing) => listing.insert(uid, tracked),
+            None => state.pods.insert(uid, tracked),
+        };
+        let announce = state.listing.is_none();
+        drop(state);
+        if announce {
+            self.changed();
+        }
+    }
+
+    /// A pod is gone.
+    pub fn remove(&self, uid: &PodUid) {
+        self.lock().pods.remove(uid);
+        self.changed();
+    }
+
+    /// Whether the first list is complete.
+    pub fn is_synced(&self) -> bool {
+        self.lock().synced
+    }
+
+    /// How many pods there are.
+    pub fn len(&self) -> usize {
+        self.lock().pods.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pods that wait for a sandbox.
+    pub fn waiting(&self) -> Vec<Tracked> {
+        self.lock().pods.values().filter(|tracked| tracked.waiting_since.is_some()).cloned().collect()
+    }
+
+    /// One pod.
+    pub fn get(&self, uid: &PodUid) -> Option<Pod> {
+        self.lock().pods.get(uid).map(|tracked| tracked.pod.clone())
+    }
+
+    /// When the agent's container on this node started, by its pods: the latest. `None`: no agent pod is known here;
+    /// `Some(None)`: one is, and its container does not run.
+    pub fn agent_started(&self) -> Option<Option<Timestamp>> {
+        let state = self.lock();
+        let mut started = state.pods.values().filter_map(|tracked| tracked.agent_started);
+        started.try_fold(None, |latest, next| next.map(|at| latest.max(Some(at)))).map_or(Some(None), |latest| latest.map(Some))
+    }
+
+    /// Whether each pod of this node that lists addresses lists one of this family first. The API server's look-up
+    /// by `status.podIP` sees the first address only.
+    pub fn is_first_family(&self, ip: IpAddr) -> bool {
+        let state = self.lock();
+        let mut firsts = state.pods.values().filter_map(|tracked| tracked.pod.ips.first()).peekable();
+        firsts.peek().is_some() && firsts.all(|first| first.is_ipv4() == ip.is_ipv4())
+    }
+}

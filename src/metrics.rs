@@ -1,0 +1,261 @@
+//! The metrics: every name, help text and label value of `/metrics` is here.
+//!
+//! It knows the domain's words and nothing of who counts. Label sets are closed and start at zero, so that a rate sees the
+//! first event; buckets are few, since a DaemonSet multiplies every series by the number of nodes.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::domain::{Finding, Judgement, Verdict, Withheld};
+
+mod labels;
+
+pub use labels::{ActKind, ActOutcome, AGENT_OUTCOMES, AgentCall, ApiOutcome, ApiResource, ApiVerb};
+
+/// The content type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The word for a pod without finding among the judgements.
+const NOT_WEDGED: &str = "not-wedged";
+const MODES: [&str; 2] = ["observe", "heal"];
+
+/// Bounds of the durations, in seconds: the agent's waits end at 10 s, a client's time-out lies below.
+const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0];
+
+type One = [(&'static str, &'static str); 1];
+type Two = [(&'static str, &'static str); 2];
+type Three = [(&'static str, &'static str); 3];
+type Counters<L> = Family<L, Counter>;
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+/// All metrics of one process. Every method is a few atomic operations.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    wedges: Family<One, Gauge>,
+    oldest_wedge: Gauge<f64, std::sync::atomic::AtomicU64>,
+    judgements: Counters<One>,
+    refusals: Counters<One>,
+    acts: Counters<Two>,
+    agent_requests: Counters<Two>,
+    agent_durations: Histograms<One>,
+    api_requests: Counters<Three>,
+    api_durations: Histograms<Two>,
+    mode: Family<One, Gauge>,
+    pods_watched: Gauge,
+    malformed: Counters<One>,
+    watch_restarts: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Makes and registers them, each label set at zero. Takes now as the start of the process.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("cilium_leak_healer"),
+            wedges: Family::default(),
+            oldest_wedge: Gauge::default(),
+            judgements: Family::default(),
+            refusals: Family::default(),
+            acts: Family::default(),
+            agent_requests: Family::default(),
+            agent_durations: Family::new_with_constructor(histogram),
+            api_requests: Family::default(),
+            api_durations: Family::new_with_constructor(histogram),
+            mode: Family::default(),
+            pods_watched: Gauge::default(),
+            malformed: Family::default(),
+            watch_restarts: Counter::default(),
+        };
+        metrics.start_at_zero();
+        metrics.register_findings();
+        metrics.register_requests();
+        metrics.register_process();
+        metrics
+    }
+
+    fn start_at_zero(&self) {
+        for verdict in Verdict::ALL {
+            create(&self.wedges, &[("verdict", verdict.as_str())]);
+            create(&self.judgements, &[("verdict", verdict.as_str())]);
+            // A refusal of a stale endpoint goes by the word of what is withheld.
+            if verdict != Verdict::StaleEndpoint {
+                create(&self.refusals, &[("reason", verdict.as_str())]);
+            }
+        }
+        create(&self.judgements, &[("verdict", NOT_WEDGED)]);
+        for withheld in Withheld::ALL {
+            create(&self.refusals, &[("reason", withheld.as_str())]);
+        }
+        for (kind, outcome) in ActOutcome::pairs() {
+            create(&self.acts, &[("remedy", kind.as_str()), ("outcome", outcome.as_str())]);
+        }
+        for call in AgentCall::ALL {
+            create(&self.agent_durations, &[("call", call.as_str())]);
+            for outcome in call.usual_outcomes() {
+                create(&self.agent_requests, &[("call", call.as_str()), ("outcome", outcome)]);
+            }
+        }
+        for (verb, resource) in ApiVerb::usual() {
+            let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
+            create(&self.api_durations, &[verb, resource]);
+            for outcome in ApiOutcome::USUAL {
+                create(&self.api_requests, &[verb, resource, ("outcome", outcome.as_str())]);
+            }
+        }
+        for resource in ApiResource::OBJECTS {
+            create(&self.malformed, &[("resource", resource.as_str())]);
+        }
+        for mode in MODES {
+            create(&self.mode, &[("mode", mode)]);
+        }
+    }
+
+    fn register_findings(&mut self) {
+        let r = &mut self.registry;
+        r.register("wedges", "Pods of this node that are wedged now, by verdict", self.wedges.clone());
+        r.register_with_unit(
+            "oldest_wedge",
+            "Age of the oldest wedge of this node, in seconds; 0 without any",
+            Unit::Seconds,
+            self.oldest_wedge.clone(),
+        );
+        r.register("judgements", "Judgements made, by verdict", self.judgements.clone());
+        r.register("refusals", "Findings that were left alone, by verdict or by what withheld the remedy", self.refusals.clone());
+        r.register("acts", "Remedies begun, by how they ended", self.acts.clone());
+    }
+
+    fn register_requests(&mut self) {
+        let r = &mut self.registry;
+        r.register("agent_requests", "Calls of the Cilium agent's API, by outcome", self.agent_requests.clone());
+        r.register_with_unit(
+            "agent_request_duration",
+            "Time that calls of the Cilium agent's API took, failed ones included, in seconds",
+            Unit::Seconds,
+            self.agent_durations.clone(),
+        );
+        r.register("api_requests", "Requests to the Kubernetes API server, by outcome", self.api_requests.clone());
+        r.register_with_unit(
+            "api_request_duration",
+            "Time to the answer of the Kubernetes API server, of a watch to its first byte, in seconds",
+            Unit::Seconds,
+            self.api_durations.clone(),
+        );
+        r.register("malformed_objects", "Objects of the Kubernetes API that could not be understood", self.malformed.clone());
+        r.register("watch_restarts", "Times that the watch on pods was begun anew", self.watch_restarts.clone());
+    }
+
+    fn register_process(&mut self) {
+        let r = &mut self.registry;
+        r.register("pods_watched", "Pods of this node that the watch knows", self.pods_watched.clone());
+        r.register("mode", "1 for the mode that the program runs in, 0 for the other", self.mode.clone());
+        r.register("build", "The build of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        let start: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
+        start.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        r.register_with_unit("start_time", "Start of the process, in seconds since 1970-01-01 UTC", Unit::Seconds, start);
+    }
+
+    /// Sets the wedges of this node to these, one verdict a wedge.
+    pub fn set_wedges(&self, now: impl IntoIterator<Item = Verdict>) {
+        let mut counts = [0_i64; Verdict::ALL.len()];
+        for verdict in now {
+            counts[verdict as usize] += 1;
+        }
+        for verdict in Verdict::ALL {
+            self.wedges.get_or_create(&[("verdict", verdict.as_str())]).set(counts[verdict as usize]);
+        }
+    }
+
+    /// Sets the age of the oldest wedge; `None` without any.
+    pub fn set_oldest_wedge(&self, age: Option<Duration>) {
+        self.oldest_wedge.set(age.unwrap_or_default().as_secs_f64());
+    }
+
+    /// Counts a judgement.
+    pub fn judged(&self, judgement: &Judgement) {
+        let word = judgement.finding().map_or(NOT_WEDGED, |finding| finding.verdict.as_str());
+        self.judgements.get_or_create(&[("verdict", word)]).inc();
+    }
+
+    /// Counts a finding that is left alone, by what withheld its remedy, else by its verdict.
+    pub fn refused(&self, finding: &Finding) {
+        let reason = finding.withheld.map_or(finding.verdict.as_str(), Withheld::as_str);
+        self.refusals.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Counts a remedy that came to an end.
+    pub fn acted(&self, kind: ActKind, outcome: ActOutcome) {
+        self.acts.get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())]).inc();
+    }
+
+    /// Counts a call of the agent; `outcome` is one of [`AGENT_OUTCOMES`].
+    pub fn agent_request(&self, call: AgentCall, outcome: &'static str, took: Duration) {
+        self.agent_requests.get_or_create(&[("call", call.as_str()), ("outcome", outcome)]).inc();
+        self.agent_durations.get_or_create(&[("call", call.as_str())]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a request to the API server.
+    pub fn api_request(&self, verb: ApiVerb, resource: ApiResource, outcome: ApiOutcome, took: Duration) {
+        let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
+        self.api_requests.get_or_create(&[verb, resource, ("outcome", outcome.as_str())]).inc();
+        self.api_durations.get_or_create(&[verb, resource]).observe(took.as_secs_f64());
+    }
+
+    /// Says which mode the program runs in.
+    pub fn set_heal_mode(&self, heal: bool) {
+        self.mode.get_or_create(&[("mode", "heal")]).set(i64::from(heal));
+        self.mode.get_or_create(&[("mode", "observe")]).set(i64::from(!heal));
+    }
+
+    /// Sets the number of pods that the watch knows.
+    pub fn set_pods_watched(&self, pods: usize) {
+        self.pods_watched.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    /// Counts an object that could not be understood.
+    pub fn malformed_object(&self, resource: ApiResource) {
+        self.malformed.get_or_create(&[("resource", resource.as_str())]).inc();
+    }
+
+    /// Counts that the watch on pods was begun anew.
+    pub fn watch_restarted(&self) {
+        self.watch_restarts.inc();
+    }
+
+    /// All metrics in the text format of `OpenMetrics`, to be sent as [`CONTENT_TYPE`].
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry)?;
+        Ok(out)
+    }
+}
+
+/// Makes the series of a label set, at zero.
+fn create<L, M, C>(family: &Family<L, M, C>, labels: &L)
+where
+    L: Clone + std::hash::Hash + Eq + EncodeLabelSet,
+    C: prometheus_client::metrics::family::MetricConstructor<M>,
+{
+    drop(family.get_or_create(labels));
+}
+
+#[cfg(test)]
+mod tests;

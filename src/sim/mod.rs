@@ -1,0 +1,50 @@
+//! A simulated Kubernetes cluster with Cilium on its nodes, for the verb `demo`, the tests and the benchmarks.
+//!
+//! It speaks what the real parts speak: the API server's HTTP, the agent's REST on a unix socket, the kubelet's Events.
+//! Must not know: the program under test. Objects are plain JSON, so that both sides cannot share a mistake.
+
+mod agent;
+mod agent_routes;
+mod apiserver;
+mod cilium_objects;
+mod clock;
+mod cluster;
+mod cni;
+mod discovery;
+mod faults;
+mod http;
+mod ipam;
+mod kubelet;
+mod lifecycle;
+mod limiter;
+mod model;
+mod paging;
+mod patch;
+mod pod_status;
+mod recorder;
+mod registry;
+mod resource;
+mod routes;
+mod selector;
+mod status;
+mod store;
+mod watch;
+mod workload;
+
+pub use agent::{Agent, AgentOptions};
+pub use apiserver::{ApiOptions, ApiServer, Attributes, Authorizer, RequestRecord};
+pub use clock::Clock;
+pub use cluster::{Cluster, ClusterOptions, Node, NodeOptions, WaitTimedOut};
+pub use cni::IP_ANNOTATION;
+pub use faults::{Fault, Injected};
+pub use ipam::{Cidr, InvalidCidr};
+pub use kubelet::{Kubelet, KubeletOptions};
+pub use lifecycle::{DeleteOptions, Deletion};
+pub use limiter::{Limits, RateLimits};
+pub use registry::{AgentVersion, EndpointSpec, LogEntry, Reserved};
+pub use resource::{
+    CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES, DAEMON_SETS, EVENTS, LEASES, NAMESPACES, NEW_EVENTS, NODES, PODS, REPLICA_SETS,
+    Resource, STATEFUL_SETS,
+};
+pub use status::Status;
+pub use workload::{Workload, WorkloadKind};

@@ -1,0 +1,33 @@
+//! What the scenarios stand on: real programs, started once or for each test, and the parts that the tests play.
+
+mod agent;
+mod api_server;
+mod audit;
+mod daemon;
+mod envtest;
+mod go;
+mod http;
+mod kubelet;
+mod manifests;
+mod node;
+mod process;
+mod wait;
+mod workload;
+
+use std::io::{self, Write as _};
+
+pub use self::{
+    agent::endpoint,
+    api_server::ApiServer,
+    audit::Request,
+    daemon::{Daemon, Mode, QUICK},
+    kubelet::{EventForm, container_id},
+    manifests::{Rights, documents},
+    node::Node,
+    wait::{PATIENCE, eventually},
+};
+
+/// Tells the person at the terminal, past the capture of test output.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "real-parts: {line}");
+}

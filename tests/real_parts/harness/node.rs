@@ -1,0 +1,218 @@
+//! A node for one test: its name, its agent, its kubelet, and a namespace for its pods.
+
+use std::{
+    fs,
+    net::{IpAddr, Ipv4Addr},
+    path::PathBuf,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use super::{
+    agent::{Agent, AgentSpec},
+    api_server::ApiServer,
+    daemon::{Daemon, DaemonSpec, Mode, QUICK},
+    kubelet::Kubelet,
+    manifests::{NAMESPACE, Rights, kubeconfig_of},
+    wait::eventually,
+    workload::Workload,
+};
+
+pub struct Node {
+    pub name: String,
+    pub client: Client,
+    pub namespace: String,
+    pub pods: Api<Pod>,
+    pub agent: Agent,
+    pub kubelet: Kubelet,
+    /// Its pod network is 10.244.`number`.0/24, so that no two tests share an address.
+    number: u8,
+    kubeconfigs: TempDir,
+    admin_kubeconfig: PathBuf,
+    audit_log: PathBuf,
+    controllers: bool,
+}
+
+impl Node {
+    /// A node of the shared cluster whose agent has run for long.
+    pub async fn new() -> Self {
+        Self::of(ApiServer::shared(), false).await
+    }
+
+    /// The same with an ingress address.
+    pub async fn with_ingress() -> Self {
+        Self::of(ApiServer::shared(), true).await
+    }
+
+    pub async fn of(server: &ApiServer, ingress: bool) -> Self {
+        static NEXT: AtomicU8 = AtomicU8::new(1);
+        server.prepare().await;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (name, namespace) = (format!("node-{number}"), format!("tenant-{number}"));
+        let client = server.admin().await;
+        let agent = Agent::start(AgentSpec {
+            kubeconfig: server.kubeconfig.clone(),
+            node: name.clone(),
+            node_ip: format!("192.168.77.{number}"),
+            pod_cidr: format!("10.244.{number}.0/24"),
+            ingress,
+        });
+        agent.started_long_ago();
+        make_namespace(&client, &namespace, server.controllers).await;
+        Self {
+            kubelet: Kubelet::new(client.clone(), name.clone(), agent.api()),
+            pods: Api::namespaced(client.clone(), &namespace),
+            kubeconfigs: tempfile::tempdir().expect("make a directory"),
+            admin_kubeconfig: server.kubeconfig.clone(),
+            audit_log: server.audit_log.clone(),
+            controllers: server.controllers,
+            name,
+            client,
+            namespace,
+            agent,
+            number,
+        }
+    }
+
+    /// An address of its pod network. The agent takes the low ones for itself.
+    pub fn ip(&self, host: u8) -> IpAddr {
+        Ipv4Addr::new(10, 244, self.number, host).into()
+    }
+
+    /// A pod as a template has it, bound to this node.
+    pub fn pod_spec(&self) -> Value {
+        json!({"nodeName": self.name, "containers": [{"name": "app", "image": "app"}]})
+    }
+
+    pub async fn create_pod(&self, name: &str) -> Pod {
+        let pod = json!({"metadata": {"name": name}, "spec": self.pod_spec()});
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        self.pods
+            .create(&PostParams::default(), &pod)
+            .await
+            .unwrap_or_else(|error| panic!("create {name}: {error}"))
+    }
+
+    /// A pod that runs with that address.
+    pub async fn running_pod(&self, name: &str, ip: IpAddr) -> Pod {
+        let pod = self.create_pod(name).await;
+        self.kubelet.start(&pod, ip).await;
+        pod
+    }
+
+    /// The leak: a pod ran with that address, and its end never reached the CNI plugin.
+    pub async fn leak(&self, name: &str, ip: IpAddr) -> Pod {
+        let pod = self.running_pod(name, ip).await;
+        self.kubelet.confirm_deleted(&pod).await;
+        pod
+    }
+
+    /// A new pod that tries to get that address, again and again.
+    pub async fn waiting_pod(&self, name: &str, ip: IpAddr) -> (Pod, JoinHandle<()>) {
+        let pod = self.create_pod(name).await;
+        let tries = self.kubelet.keep_trying(&pod, ip);
+        (pod, tries)
+    }
+
+    /// A controller whose pod is bound to this node.
+    pub async fn workload(&self, kind: &'static str, name: &str) -> Workload {
+        let place = (self.namespace.as_str(), self.pod_spec());
+        Workload::create(&self.client, (kind, name), place, self.controllers).await
+    }
+
+    /// The pod of that name as it is now.
+    pub async fn pod(&self, name: &str) -> Option<Pod> {
+        self.pods.get_opt(name).await.expect("read a pod")
+    }
+
+    /// Waits until it runs with that address, which takes that an endpoint of its own holds it.
+    pub async fn runs(&self, pod: &Pod, ip: IpAddr) {
+        eventually(&format!("{} to run with {ip}", pod.name_any()), async || {
+            let now = self.pod(&pod.name_any()).await?;
+            let address = now.status.as_ref()?.pod_ip.clone()?;
+            (now.uid() == pod.uid() && address == ip.to_string()).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits for the first Event that tells the pod's refusal.
+    pub async fn refused(&self, pod: &Pod) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let of_pod =
+            ListParams::default().fields(&format!("involvedObject.uid={}", pod.uid().expect("a UID")));
+        eventually(&format!("an Event that refuses {}", pod.name_any()), async || {
+            let events = events.list(&of_pod).await.expect("list Events");
+            let refuses = |event: &Event| {
+                event
+                    .message
+                    .as_ref()
+                    .is_some_and(|text| text.contains("is already in use"))
+            };
+            events.items.iter().any(refuses).then_some(())
+        })
+        .await;
+    }
+
+    /// The daemon in the mode `heal` with short times.
+    pub async fn healer(&self) -> Daemon {
+        self.daemon(Mode::Heal, Rights::Heal, QUICK).await
+    }
+
+    pub async fn daemon(&self, mode: Mode, rights: Rights, args: &[&str]) -> Daemon {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let name = format!("daemon-{}-{}", self.name, rights.account());
+        let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
+        let mut spec = self.pod_spec();
+        spec["serviceAccountName"] = rights.account().into();
+        spec["hostNetwork"] = true.into();
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a pod");
+        let pod = pods
+            .create(&PostParams::default(), &pod)
+            .await
+            .expect("create the daemon's pod");
+        self.kubelet
+            .run(
+                &pod,
+                format!("192.168.77.{}", self.number).parse().expect("an address"),
+            )
+            .await;
+        let kubeconfig = kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), &pod).await;
+        let path = self.kubeconfigs.path().join(&name);
+        fs::write(&path, kubeconfig).expect("write the daemon's kubeconfig");
+        Daemon::start(DaemonSpec {
+            node: self.name.clone(),
+            mode,
+            kubeconfig: path,
+            agent_directory: self.agent.directory().to_owned(),
+            pod: name,
+            audit_log: self.audit_log.clone(),
+            args: args.iter().map(ToString::to_string).collect(),
+        })
+        .await
+    }
+}
+
+async fn make_namespace(client: &Client, name: &str, controllers: bool) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace");
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await
+        .expect("create a namespace");
+    if controllers {
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+        eventually("the service account `default`", async || {
+            accounts.get_opt("default").await.expect("read it")
+        })
+        .await;
+    }
+}

@@ -1,0 +1,19 @@
+//! The binary against real parts: a kube-apiserver with controllers, and the endpoint API of the real Cilium agent.
+//!
+//! `cargo test --features real-parts`. Both parts are built from `tests/control-plane` and `tests/cilium-agent`.
+#![cfg(feature = "real-parts")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "clippy.toml allows them in functions that are tests, and these serve nothing else"
+)]
+#![allow(unreachable_pub, reason = "nothing outside uses a test")]
+
+mod harness;
+mod outages;
+mod races;
+mod refused;
+mod reserved;
+mod rights;
+mod stale;

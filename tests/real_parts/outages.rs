@@ -1,0 +1,49 @@
+//! The agent and the API server go away and come back; the daemon stays.
+
+use crate::harness::{ApiServer, Node};
+
+#[tokio::test]
+async fn the_agent_restarts() {
+    let mut node = Node::new().await;
+    let ip = node.ip(50);
+    node.leak("gone", ip).await;
+    let (pod, tries) = node.waiting_pod("waits", ip).await;
+    node.refused(&pod).await;
+    tries.abort();
+    node.agent.stop().await;
+    let daemon = node.healer().await;
+    daemon.judged("waits", "agent-unknown").await;
+    daemon.readyz(503).await;
+
+    node.agent.launch();
+    daemon.readyz(200).await;
+    // This agent restores nothing, so the leak happens again.
+    node.leak("gone-too", ip).await;
+    let leaked = node.agent.api().holder(ip).await;
+    node.kubelet.keep_trying(&pod, ip);
+    daemon.judged("waits", "settling").await;
+    assert_eq!(node.agent.api().holder(ip).await, leaked);
+    node.agent.started_long_ago();
+    daemon.acted("waits", "healed").await;
+    node.runs(&pod, ip).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_api_server_restarts() {
+    let mut server = ApiServer::start("restarts");
+    let node = Node::of(&server, false).await;
+    let daemon = node.healer().await;
+    daemon.readyz(200).await;
+    server.stop();
+    let told = daemon.readyz(503).await;
+    assert!(told.to_lowercase().contains("api"), "{told}");
+    server.launch();
+    daemon.readyz(200).await;
+    let ip = node.ip(50);
+    node.leak("gone", ip).await;
+    let (pod, _) = node.waiting_pod("waits", ip).await;
+    daemon.acted("waits", "healed").await;
+    node.runs(&pod, ip).await;
+    daemon.stop().await;
+}
