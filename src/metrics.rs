@@ -4,29 +4,27 @@
 //! first event; buckets are few, since a DaemonSet multiplies every series by the number of nodes.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use crate::domain::{Finding, Judgement, Verdict, Withheld};
 
 mod labels;
+mod register;
 
-pub use labels::{ActKind, ActOutcome, AGENT_OUTCOMES, AgentCall, ApiOutcome, ApiResource, ApiVerb};
+pub use labels::{AGENT_OUTCOMES, ActKind, ActOutcome, AgentCall, ApiOutcome, ApiResource, ApiVerb};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The word for a pod without finding among the judgements.
 const NOT_WEDGED: &str = "not-wedged";
-const MODES: [&str; 2] = ["observe", "heal"];
 
 /// Bounds of the durations, in seconds: the agent's waits end at 10 s, a client's time-out lies below.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0];
@@ -92,87 +90,6 @@ impl Metrics {
         metrics
     }
 
-    fn start_at_zero(&self) {
-        for verdict in Verdict::ALL {
-            create(&self.wedges, &[("verdict", verdict.as_str())]);
-            create(&self.judgements, &[("verdict", verdict.as_str())]);
-            // A refusal of a stale endpoint goes by the word of what is withheld.
-            if verdict != Verdict::StaleEndpoint {
-                create(&self.refusals, &[("reason", verdict.as_str())]);
-            }
-        }
-        create(&self.judgements, &[("verdict", NOT_WEDGED)]);
-        for withheld in Withheld::ALL {
-            create(&self.refusals, &[("reason", withheld.as_str())]);
-        }
-        for (kind, outcome) in ActOutcome::pairs() {
-            create(&self.acts, &[("remedy", kind.as_str()), ("outcome", outcome.as_str())]);
-        }
-        for call in AgentCall::ALL {
-            create(&self.agent_durations, &[("call", call.as_str())]);
-            for outcome in call.usual_outcomes() {
-                create(&self.agent_requests, &[("call", call.as_str()), ("outcome", outcome)]);
-            }
-        }
-        for (verb, resource) in ApiVerb::usual() {
-            let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
-            create(&self.api_durations, &[verb, resource]);
-            for outcome in ApiOutcome::USUAL {
-                create(&self.api_requests, &[verb, resource, ("outcome", outcome.as_str())]);
-            }
-        }
-        for resource in ApiResource::OBJECTS {
-            create(&self.malformed, &[("resource", resource.as_str())]);
-        }
-        for mode in MODES {
-            create(&self.mode, &[("mode", mode)]);
-        }
-    }
-
-    fn register_findings(&mut self) {
-        let r = &mut self.registry;
-        r.register("wedges", "Pods of this node that are wedged now, by verdict", self.wedges.clone());
-        r.register_with_unit(
-            "oldest_wedge",
-            "Age of the oldest wedge of this node, in seconds; 0 without any",
-            Unit::Seconds,
-            self.oldest_wedge.clone(),
-        );
-        r.register("judgements", "Judgements made, by verdict", self.judgements.clone());
-        r.register("refusals", "Findings that were left alone, by verdict or by what withheld the remedy", self.refusals.clone());
-        r.register("acts", "Remedies begun, by how they ended", self.acts.clone());
-    }
-
-    fn register_requests(&mut self) {
-        let r = &mut self.registry;
-        r.register("agent_requests", "Calls of the Cilium agent's API, by outcome", self.agent_requests.clone());
-        r.register_with_unit(
-            "agent_request_duration",
-            "Time that calls of the Cilium agent's API took, failed ones included, in seconds",
-            Unit::Seconds,
-            self.agent_durations.clone(),
-        );
-        r.register("api_requests", "Requests to the Kubernetes API server, by outcome", self.api_requests.clone());
-        r.register_with_unit(
-            "api_request_duration",
-            "Time to the answer of the Kubernetes API server, of a watch to its first byte, in seconds",
-            Unit::Seconds,
-            self.api_durations.clone(),
-        );
-        r.register("malformed_objects", "Objects of the Kubernetes API that could not be understood", self.malformed.clone());
-        r.register("watch_restarts", "Times that the watch on pods was begun anew", self.watch_restarts.clone());
-    }
-
-    fn register_process(&mut self) {
-        let r = &mut self.registry;
-        r.register("pods_watched", "Pods of this node that the watch knows", self.pods_watched.clone());
-        r.register("mode", "1 for the mode that the program runs in, 0 for the other", self.mode.clone());
-        r.register("build", "The build of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let start: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
-        start.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
-        r.register_with_unit("start_time", "Start of the process, in seconds since 1970-01-01 UTC", Unit::Seconds, start);
-    }
-
     /// Sets the wedges of this node to these, one verdict a wedge.
     pub fn set_wedges(&self, now: impl IntoIterator<Item = Verdict>) {
         let mut counts = [0_i64; Verdict::ALL.len()];
@@ -180,7 +97,9 @@ impl Metrics {
             counts[verdict as usize] += 1;
         }
         for verdict in Verdict::ALL {
-            self.wedges.get_or_create(&[("verdict", verdict.as_str())]).set(counts[verdict as usize]);
+            self.wedges
+                .get_or_create(&[("verdict", verdict.as_str())])
+                .set(counts[verdict as usize]);
         }
     }
 
@@ -191,38 +110,54 @@ impl Metrics {
 
     /// Counts a judgement.
     pub fn judged(&self, judgement: &Judgement) {
-        let word = judgement.finding().map_or(NOT_WEDGED, |finding| finding.verdict.as_str());
+        let word = judgement
+            .finding()
+            .map_or(NOT_WEDGED, |finding| finding.verdict.as_str());
         self.judgements.get_or_create(&[("verdict", word)]).inc();
     }
 
     /// Counts a finding that is left alone, by what withheld its remedy, else by its verdict.
     pub fn refused(&self, finding: &Finding) {
-        let reason = finding.withheld.map_or(finding.verdict.as_str(), Withheld::as_str);
+        let reason = finding
+            .withheld
+            .map_or(finding.verdict.as_str(), Withheld::as_str);
         self.refusals.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts a remedy that came to an end.
     pub fn acted(&self, kind: ActKind, outcome: ActOutcome) {
-        self.acts.get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())]).inc();
+        self.acts
+            .get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())])
+            .inc();
     }
 
     /// Counts a call of the agent; `outcome` is one of [`AGENT_OUTCOMES`].
     pub fn agent_request(&self, call: AgentCall, outcome: &'static str, took: Duration) {
-        self.agent_requests.get_or_create(&[("call", call.as_str()), ("outcome", outcome)]).inc();
-        self.agent_durations.get_or_create(&[("call", call.as_str())]).observe(took.as_secs_f64());
+        self.agent_requests
+            .get_or_create(&[("call", call.as_str()), ("outcome", outcome)])
+            .inc();
+        self.agent_durations
+            .get_or_create(&[("call", call.as_str())])
+            .observe(took.as_secs_f64());
     }
 
     /// Counts a request to the API server.
     pub fn api_request(&self, verb: ApiVerb, resource: ApiResource, outcome: ApiOutcome, took: Duration) {
         let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
-        self.api_requests.get_or_create(&[verb, resource, ("outcome", outcome.as_str())]).inc();
-        self.api_durations.get_or_create(&[verb, resource]).observe(took.as_secs_f64());
+        self.api_requests
+            .get_or_create(&[verb, resource, ("outcome", outcome.as_str())])
+            .inc();
+        self.api_durations
+            .get_or_create(&[verb, resource])
+            .observe(took.as_secs_f64());
     }
 
     /// Says which mode the program runs in.
     pub fn set_heal_mode(&self, heal: bool) {
         self.mode.get_or_create(&[("mode", "heal")]).set(i64::from(heal));
-        self.mode.get_or_create(&[("mode", "observe")]).set(i64::from(!heal));
+        self.mode
+            .get_or_create(&[("mode", "observe")])
+            .set(i64::from(!heal));
     }
 
     /// Sets the number of pods that the watch knows.
@@ -232,7 +167,9 @@ impl Metrics {
 
     /// Counts an object that could not be understood.
     pub fn malformed_object(&self, resource: ApiResource) {
-        self.malformed.get_or_create(&[("resource", resource.as_str())]).inc();
+        self.malformed
+            .get_or_create(&[("resource", resource.as_str())])
+            .inc();
     }
 
     /// Counts that the watch on pods was begun anew.
@@ -246,15 +183,6 @@ impl Metrics {
         text::encode(&mut out, &self.registry)?;
         Ok(out)
     }
-}
-
-/// Makes the series of a label set, at zero.
-fn create<L, M, C>(family: &Family<L, M, C>, labels: &L)
-where
-    L: Clone + std::hash::Hash + Eq + EncodeLabelSet,
-    C: prometheus_client::metrics::family::MetricConstructor<M>,
-{
-    drop(family.get_or_create(labels));
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod health;
 mod routes;
 mod server;
+mod stall;
 
 pub use health::{Check, Health};
 pub use routes::router;

@@ -26,9 +26,24 @@ cilium-leak-healer
 /// The routes. `GET` has `HEAD` with it; another method is answered with 405, another path with 404.
 pub fn router(health: Health, metrics: Arc<Metrics>) -> Router {
     let probes = Router::new()
-        .route("/livez", get(|State(health): State<Health>, RawQuery(query)| async move { probe("livez", &health.liveness(), query.as_deref()) }))
-        .route("/healthz", get(|State(health): State<Health>, RawQuery(query)| async move { probe("healthz", &health.liveness(), query.as_deref()) }))
-        .route("/readyz", get(|State(health): State<Health>, RawQuery(query)| async move { probe("readyz", &health.readiness(), query.as_deref()) }))
+        .route(
+            "/livez",
+            get(|State(health): State<Health>, RawQuery(query)| async move {
+                probe("livez", &health.liveness(), query.as_deref())
+            }),
+        )
+        .route(
+            "/healthz",
+            get(|State(health): State<Health>, RawQuery(query)| async move {
+                probe("healthz", &health.liveness(), query.as_deref())
+            }),
+        )
+        .route(
+            "/readyz",
+            get(|State(health): State<Health>, RawQuery(query)| async move {
+                probe("readyz", &health.readiness(), query.as_deref())
+            }),
+        )
         .with_state(health);
     let metrics = Router::new().route("/metrics", get(scrape)).with_state(metrics);
     Router::new()
@@ -36,28 +51,42 @@ pub fn router(health: Health, metrics: Arc<Metrics>) -> Router {
         .merge(probes)
         .merge(metrics)
         .fallback(|| async { text(StatusCode::NOT_FOUND, "not found\n") })
-        .method_not_allowed_fallback(|| async { text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n") })
+        .method_not_allowed_fallback(|| async {
+            text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
+        })
 }
 
 /// `ok` for the short form, the listing for `?verbose` and for every failure (500, as the API server does).
 fn probe(name: &str, report: &Report, query: Option<&str>) -> Response {
-    let verbose = query.into_iter().flat_map(|query| query.split('&')).any(|pair| pair.split('=').next() == Some("verbose"));
+    let verbose = query
+        .into_iter()
+        .flat_map(|query| query.split('&'))
+        .any(|pair| pair.split('=').next() == Some("verbose"));
     match (report.passed, verbose) {
         (true, false) => text(StatusCode::OK, "ok"),
         (true, true) => text(StatusCode::OK, format!("{}{name} check passed\n", report.listing)),
-        (false, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{}{name} check failed\n", report.listing)),
+        (false, _) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("{}{name} check failed\n", report.listing),
+        ),
     }
 }
 
 async fn scrape(State(metrics): State<Arc<Metrics>>) -> Response {
     match metrics.encode() {
         Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")),
+        Err(error) => text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("no metrics: {error}\n"),
+        ),
     }
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
     // Nothing here is a page: no browser should guess otherwise.
-    const HEADERS: [(HeaderName, &str); 2] = [(header::CONTENT_TYPE, TEXT), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    const HEADERS: [(HeaderName, &str); 2] = [
+        (header::CONTENT_TYPE, TEXT),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
     (status, HEADERS, body.into()).into_response()
 }

@@ -1,7 +1,7 @@
 //! The accept loop: bounded in connections, in header size and in the time that a client may take for its header.
 //!
 //! It must not know what it serves. A pod's port is open to the cluster, so a slow or greedy client must not be able to
-//! starve the kubelet's probes for longer than the header time-out.
+//! starve the kubelet's probes for longer than these time-outs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,8 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::stall::StallGuard;
+
 /// The answer to a connection too many.
-const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const BUSY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 /// How long to wait after a failed accept: it fails for want of file descriptors, which takes time to mend.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -28,6 +31,8 @@ pub struct ServerLimits {
     pub connections: usize,
     /// The time for a whole header; an idle connection is closed after the same time (5 s).
     pub header_timeout: Duration,
+    /// The time for which a client may take no byte of its answer (10 s).
+    pub stall: Duration,
     /// Bytes of a header; hyper allows no less than 8 KiB.
     pub header_bytes: usize,
     /// How long requests may go on after the shutdown has begun (2 s).
@@ -39,6 +44,7 @@ impl Default for ServerLimits {
         Self {
             connections: 32,
             header_timeout: Duration::from_secs(5),
+            stall: Duration::from_secs(10),
             header_bytes: 16 * 1024,
             drain: Duration::from_secs(2),
         }
@@ -58,7 +64,13 @@ impl Server {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("--listen {address}: {error}"));
         let listener = TcpListener::bind(address).await.map_err(named)?;
         let bound = listener.local_addr().map_err(named)?;
-        Ok((Self { listener, limits: ServerLimits::default() }, bound))
+        Ok((
+            Self {
+                listener,
+                limits: ServerLimits::default(),
+            },
+            bound,
+        ))
     }
 
     /// The same socket with other limits.
@@ -109,12 +121,20 @@ impl Server {
     }
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, limits: ServerLimits, mut stopped: watch::Receiver<()>) {
+async fn serve_connection(
+    stream: TcpStream,
+    router: Router,
+    limits: ServerLimits,
+    mut stopped: watch::Receiver<()>,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(limits.header_bytes.max(8 * 1024))
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(StallGuard::new(stream, limits.stall)),
+            TowerToHyperService::new(router),
+        );
     tokio::pin!(connection);
     let result = tokio::select! {
         result = connection.as_mut() => result,

@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// A null is the default; a wrong type is an error.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<T, D::Error> {
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    d: D,
+) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(d)?.unwrap_or_default())
 }
 
@@ -28,5 +30,8 @@ pub(super) fn parts<'de, D: Deserializer<'de>, T: DeserializeOwned>(d: D) -> Res
     let Value::Array(items) = Value::deserialize(d)? else {
         return Ok(Vec::new());
     };
-    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+    Ok(items
+        .into_iter()
+        .filter_map(|item| serde_json::from_value(item).ok())
+        .collect())
 }

@@ -11,7 +11,9 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::lenient::{part, parts};
-use crate::domain::{CiliumEndpoint, CiliumNode, EndpointId, PodName, PodUid, ReservedUse, SliceEntry, parse_ip};
+use crate::domain::{
+    CiliumEndpoint, CiliumNode, EndpointId, PodName, PodUid, ReservedUse, SliceEntry, parse_ip,
+};
 
 const GROUP: &str = "cilium.io";
 
@@ -49,9 +51,27 @@ macro_rules! resource {
     };
 }
 
-resource!(CiliumNodeObject, ClusterResourceScope, "v2", "CiliumNode", "ciliumnodes");
-resource!(CiliumEndpointObject, NamespaceResourceScope, "v2", "CiliumEndpoint", "ciliumendpoints");
-resource!(CiliumEndpointSliceObject, ClusterResourceScope, "v2alpha1", "CiliumEndpointSlice", "ciliumendpointslices");
+resource!(
+    CiliumNodeObject,
+    ClusterResourceScope,
+    "v2",
+    "CiliumNode",
+    "ciliumnodes"
+);
+resource!(
+    CiliumEndpointObject,
+    NamespaceResourceScope,
+    "v2",
+    "CiliumEndpoint",
+    "ciliumendpoints"
+);
+resource!(
+    CiliumEndpointSliceObject,
+    ClusterResourceScope,
+    "v2alpha1",
+    "CiliumEndpointSlice",
+    "ciliumendpointslices"
+);
 
 /// `CiliumNode`, cilium.io/v2, cluster-scoped; its name is the node's.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -120,7 +140,9 @@ struct NodePool {
 
 impl Addresses {
     fn parsed(&self) -> impl Iterator<Item = IpAddr> {
-        [&self.ipv4, &self.ipv6].into_iter().filter_map(|text| parse_ip(text))
+        [&self.ipv4, &self.ipv6]
+            .into_iter()
+            .filter_map(|text| parse_ip(text))
     }
 }
 
@@ -128,20 +150,32 @@ impl CiliumNodeObject {
     /// What the rules look at.
     pub fn to_domain(&self) -> CiliumNode {
         let spec = &self.spec;
-        let router = spec.addresses.iter().filter(|address| address.kind == "CiliumInternalIP");
+        let router = spec
+            .addresses
+            .iter()
+            .filter(|address| address.kind == "CiliumInternalIP");
         let reserved = spec.ingress.parsed().map(|ip| (ReservedUse::Ingress, ip));
         let reserved = reserved.chain(spec.health.parsed().map(|ip| (ReservedUse::Health, ip)));
-        let router = router.filter_map(|address| parse_ip(&address.ip)).map(|ip| (ReservedUse::Router, ip));
+        let router = router
+            .filter_map(|address| parse_ip(&address.ip))
+            .map(|ip| (ReservedUse::Router, ip));
         CiliumNode {
             reserved: reserved.chain(router).collect(),
-            addresses: spec.addresses.iter().filter_map(|address| parse_ip(&address.ip)).collect(),
+            addresses: spec
+                .addresses
+                .iter()
+                .filter_map(|address| parse_ip(&address.ip))
+                .collect(),
         }
     }
 
     /// Texts of `spec.ipam.podCIDRs[]` and `spec.ipam.pools.allocated[].cidrs[]`.
     pub fn pod_cidrs(&self) -> impl Iterator<Item = &str> {
         let ipam = &self.spec.ipam;
-        ipam.pod_cidrs.iter().chain(ipam.pools.allocated.iter().flat_map(|pool| &pool.cidrs)).map(String::as_str)
+        ipam.pod_cidrs
+            .iter()
+            .chain(ipam.pools.allocated.iter().flat_map(|pool| &pool.cidrs))
+            .map(String::as_str)
     }
 }
 
@@ -193,8 +227,17 @@ impl EndpointNetworking {
 impl CiliumEndpointObject {
     /// What the rules look at; `None` for an object without namespace or name.
     pub fn to_domain(&self) -> Option<CiliumEndpoint> {
-        let name = PodName::new(self.metadata.namespace.as_deref()?, self.metadata.name.as_deref()?).ok()?;
-        let owner = self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "Pod");
+        let name = PodName::new(
+            self.metadata.namespace.as_deref()?,
+            self.metadata.name.as_deref()?,
+        )
+        .ok()?;
+        let owner = self
+            .metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .find(|owner| owner.kind == "Pod");
         let identifiers = &self.status.external_identifiers;
         Some(CiliumEndpoint {
             name,

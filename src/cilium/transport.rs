@@ -35,26 +35,44 @@ pub(super) struct Bounds {
 }
 
 /// Sends one request without a body and reads the whole answer.
-pub(super) async fn exchange(socket: &Path, method: Method, path: &str, bounds: Bounds) -> Result<Reply, CallError> {
-    tokio::time::timeout(bounds.timeout, exchange_unbounded(socket, method, path, bounds.body))
-        .await
-        .unwrap_or(Err(CallError::Timeout(bounds.timeout)))
+pub(super) async fn exchange(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    bounds: Bounds,
+) -> Result<Reply, CallError> {
+    tokio::time::timeout(
+        bounds.timeout,
+        exchange_unbounded(socket, method, path, bounds.body),
+    )
+    .await
+    .unwrap_or(Err(CallError::Timeout(bounds.timeout)))
 }
 
 /// Connects and closes.
 pub(super) async fn connect_only(socket: &Path, timeout: Duration) -> Result<(), CallError> {
-    tokio::time::timeout(timeout, connect(socket)).await.unwrap_or(Err(CallError::Timeout(timeout))).map(drop)
+    tokio::time::timeout(timeout, connect(socket))
+        .await
+        .unwrap_or(Err(CallError::Timeout(timeout)))
+        .map(drop)
 }
 
 async fn connect(socket: &Path) -> Result<UnixStream, CallError> {
-    UnixStream::connect(socket).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CallError::NoSocket(socket.to_owned()),
-        io::ErrorKind::ConnectionRefused => CallError::ConnectionRefused(socket.to_owned()),
-        _ => CallError::Connection(error.to_string()),
-    })
+    UnixStream::connect(socket)
+        .await
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => CallError::NoSocket(socket.to_owned()),
+            io::ErrorKind::ConnectionRefused => CallError::ConnectionRefused(socket.to_owned()),
+            _ => CallError::Connection(error.to_string()),
+        })
 }
 
-async fn exchange_unbounded(socket: &Path, method: Method, path: &str, limit: usize) -> Result<Reply, CallError> {
+async fn exchange_unbounded(
+    socket: &Path,
+    method: Method,
+    path: &str,
+    limit: usize,
+) -> Result<Reply, CallError> {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -64,14 +82,19 @@ async fn exchange_unbounded(socket: &Path, method: Method, path: &str, limit: us
         .body(Empty::<Bytes>::new())
         .map_err(|error| CallError::Connection(format!("no request: {error}")))?;
     let stream = connect(socket).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| of_hyper(&error))?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| of_hyper(&error))?;
     // Dropping the set, by a time-out too, ends the task and closes the connection.
     let mut driver = JoinSet::new();
     driver.spawn(async move {
         // The same failure reaches the sender.
         let _ = connection.await;
     });
-    let response = sender.send_request(request).await.map_err(|error| of_hyper(&error))?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| of_hyper(&error))?;
     let status = response.status().as_u16();
     let body = match read(response.into_body(), limit).await {
         // Of a failure the status matters more than its words.
@@ -86,14 +109,22 @@ async fn read(body: Incoming, limit: usize) -> Result<Bytes, CallError> {
         if error.is::<LengthLimitError>() {
             CallError::BodyTooLarge(limit)
         } else {
-            error.downcast_ref::<hyper::Error>().map_or_else(|| CallError::Connection(error.to_string()), of_hyper)
+            error
+                .downcast_ref::<hyper::Error>()
+                .map_or_else(|| CallError::Connection(error.to_string()), of_hyper)
         }
     })?;
     Ok(collected.to_bytes())
 }
 
 fn of_hyper(error: &hyper::Error) -> CallError {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = std::error::Error::source(error)
+        .map(|cause| format!(": {cause}"))
+        .unwrap_or_default();
     let text = format!("{error}{cause}");
-    if error.is_parse() { CallError::Undecodable(text) } else { CallError::Connection(text) }
+    if error.is_parse() {
+        CallError::Undecodable(text)
+    } else {
+        CallError::Connection(text)
+    }
 }

@@ -26,6 +26,10 @@ pub(super) struct ConnectionArgs {
 
 impl ConnectionArgs {
     pub(super) fn options(&self) -> ClientOptions {
-        ClientOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), timeout: self.api_timeout }
+        ClientOptions {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            timeout: self.api_timeout,
+        }
     }
 }

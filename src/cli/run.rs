@@ -41,7 +41,12 @@ pub(super) struct RunArgs {
     remedies: Vec<RemedyArg>,
 
     /// Address of the HTTP server: /livez, /readyz, /healthz, /metrics. Port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965", env = "CILIUM_LEAK_HEALER_LISTEN")]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9965",
+        env = "CILIUM_LEAK_HEALER_LISTEN"
+    )]
     listen: SocketAddr,
 
     #[command(flatten)]
@@ -76,7 +81,12 @@ enum RemedyArg {
 #[command(next_help_heading = "Cilium agent")]
 struct AgentArgs {
     /// Directory of the agent's cilium.sock. Mount the directory: the agent makes the socket anew at each start.
-    #[arg(long, value_name = "DIR", default_value = "/var/run/cilium", env = "CILIUM_LEAK_HEALER_AGENT_SOCKET_DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/run/cilium",
+        env = "CILIUM_LEAK_HEALER_AGENT_SOCKET_DIR"
+    )]
     agent_socket_dir: PathBuf,
 
     /// Time-out of one call of the agent's API.
@@ -84,11 +94,21 @@ struct AgentArgs {
     agent_timeout: Duration,
 
     /// Labels of the agent's pod, in any namespace: the start of its container counts as the agent's, if later.
-    #[arg(long, value_name = "KEY=VALUE", default_value = "k8s-app=cilium", env = "CILIUM_LEAK_HEALER_AGENT_POD_SELECTOR")]
+    #[arg(
+        long,
+        value_name = "KEY=VALUE",
+        default_value = "k8s-app=cilium",
+        env = "CILIUM_LEAK_HEALER_AGENT_POD_SELECTOR"
+    )]
     agent_pod_selector: LabelMatch,
 
     /// Name of the agent's container in that pod.
-    #[arg(long, value_name = "NAME", default_value = "cilium-agent", env = "CILIUM_LEAK_HEALER_AGENT_CONTAINER")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "cilium-agent",
+        env = "CILIUM_LEAK_HEALER_AGENT_CONTAINER"
+    )]
     agent_container: String,
 }
 
@@ -203,7 +223,10 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     let (server, address) = Server::bind(args.listen).await?;
     tracing::info!(%address, mode = args.engine_options().mode.as_str(), node = %args.node_name, version = env!("CARGO_PKG_VERSION"), "serving");
     let (stopping, stopped) = watch::channel(false);
-    let serving = tokio::spawn(server.serve(router(health.clone(), Arc::clone(&metrics)), until(stopped.clone())));
+    let serving = tokio::spawn(server.serve(
+        router(health.clone(), Arc::clone(&metrics)),
+        until(stopped.clone()),
+    ));
 
     let options = args.connection.options();
     let (client, opened) = connect(&options, &metrics).await?;
@@ -224,8 +247,14 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
         lookup_interval: LOOKUP_INTERVAL,
     };
     let reader = Reader::new(client, options.timeout, store.clone());
-    let live = Live::new(args.node_name.clone(), AgentClient::new(agent, Arc::clone(&metrics)), reader, store);
-    let mut engine = tokio::spawn(Engine::new(args.engine_options(), live, health.clone(), metrics).run(stopped));
+    let live = Live::new(
+        args.node_name.clone(),
+        AgentClient::new(agent, Arc::clone(&metrics)),
+        reader,
+        store,
+    );
+    let mut engine =
+        tokio::spawn(Engine::new(args.engine_options(), live, health.clone(), metrics).run(stopped));
 
     tokio::select! {
         () = stop.next() => {}
@@ -260,7 +289,10 @@ struct Stop {
 
 impl Stop {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
     }
 
     async fn next(&mut self) {
@@ -280,7 +312,11 @@ struct WatchReport {
 
 impl WatchReport {
     fn new(health: Health, node: NodeName) -> Self {
-        Self { health, node, last: std::sync::Mutex::default() }
+        Self {
+            health,
+            node,
+            last: std::sync::Mutex::default(),
+        }
     }
 
     fn hear(&self, state: Result<(), String>) {
@@ -293,7 +329,9 @@ impl WatchReport {
         }
         match &state {
             Ok(()) => tracing::info!(node = %self.node, "watching the pods of this node"),
-            Err(why) => tracing::warn!(node = %self.node, reason = why, "the watch on pods does not work; it is tried again"),
+            Err(why) => {
+                tracing::warn!(node = %self.node, reason = why, "the watch on pods does not work; it is tried again")
+            }
         }
         *last = Some(state);
     }

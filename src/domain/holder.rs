@@ -115,18 +115,28 @@ impl OwnerName {
 impl Holder {
     /// The container: the part of the attachment id before the first colon, else the container id.
     pub fn container(&self) -> Option<&ContainerId> {
-        self.attachment.as_ref().map(AttachmentId::container).or(self.container_field.as_ref())
+        self.attachment
+            .as_ref()
+            .map(AttachmentId::container)
+            .or(self.container_field.as_ref())
     }
 
     /// A `reserved:` label other than `reserved:init`: an endpoint of Cilium's own.
     pub fn reserved_label(&self) -> Option<&str> {
-        self.labels.iter().map(String::as_str).find(|label| label.starts_with("reserved:") && *label != "reserved:init")
+        self.labels
+            .iter()
+            .map(String::as_str)
+            .find(|label| label.starts_with("reserved:") && *label != "reserved:init")
     }
 
     /// The namespace that the identity label `k8s:io.kubernetes.pod.namespace=` gives; `None` where there is none
     /// or two that differ.
     pub fn namespace_label(&self) -> Option<&str> {
-        let mut namespaces = self.labels.iter().filter_map(|label| label.strip_prefix(NAMESPACE_LABEL)).filter(|ns| !ns.is_empty());
+        let mut namespaces = self
+            .labels
+            .iter()
+            .filter_map(|label| label.strip_prefix(NAMESPACE_LABEL))
+            .filter(|ns| !ns.is_empty());
         let first = namespaces.next()?;
         namespaces.all(|other| other == first).then_some(first)
     }
@@ -149,14 +159,19 @@ impl Holder {
     /// The owner by the first source that names one.
     pub fn owner(&self, endpoints: &[CiliumEndpoint]) -> OwnerName {
         match self.owner_by_agent() {
-            OwnerName::Nameless => self.owner_by_endpoint(endpoints).map_or(OwnerName::Nameless, OwnerName::ByCiliumEndpoint),
+            OwnerName::Nameless => self
+                .owner_by_endpoint(endpoints)
+                .map_or(OwnerName::Nameless, OwnerName::ByCiliumEndpoint),
             named => named,
         }
     }
 
     /// Exactly one controller name with both parts, whose namespace is that of the label if there is one.
     fn resolve_labels(&self) -> Option<PodName> {
-        let mut names = self.controllers.iter().filter_map(|name| name.strip_prefix(RESOLVE_LABELS)?.parse::<PodName>().ok());
+        let mut names = self
+            .controllers
+            .iter()
+            .filter_map(|name| name.strip_prefix(RESOLVE_LABELS)?.parse::<PodName>().ok());
         let name = names.next()?;
         if names.any(|other| other != name) {
             return None;
@@ -188,6 +203,9 @@ impl Holder {
 
     /// Whether the log says that the endpoint was ready once.
     pub fn was_ready(&self) -> bool {
-        self.log.iter().flatten().any(|entry| entry.state == EndpointState::Ready)
+        self.log
+            .iter()
+            .flatten()
+            .any(|entry| entry.state == EndpointState::Ready)
     }
 }

@@ -16,7 +16,10 @@ pub struct IdError {
 
 impl IdError {
     fn new(kind: &'static str, text: &str) -> Self {
-        Self { kind, text: text.chars().take(64).collect() }
+        Self {
+            kind,
+            text: text.chars().take(64).collect(),
+        }
     }
 }
 
@@ -116,7 +119,10 @@ impl FromStr for AttachmentId {
         if interface.len() > 64 || !interface.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
             return Err(error());
         }
-        Ok(Self { text: text.to_owned(), container })
+        Ok(Self {
+            text: text.to_owned(),
+            container,
+        })
     }
 }
 
@@ -147,11 +153,18 @@ impl PodName {
     /// Both parts, each a Kubernetes name.
     pub fn new(namespace: &str, name: &str) -> Result<Self, IdError> {
         for part in [namespace, name] {
-            if part.is_empty() || part.len() > 253 || !part.bytes().all(dns_like) || part.bytes().all(|b| b == b'.') {
+            if part.is_empty()
+                || part.len() > 253
+                || !part.bytes().all(dns_like)
+                || part.bytes().all(|b| b == b'.')
+            {
                 return Err(IdError::new("pod name", &format!("{namespace}/{name}")));
             }
         }
-        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
     }
 
     /// The namespace.
@@ -170,7 +183,9 @@ impl FromStr for PodName {
 
     /// Parses `namespace/name`.
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let (namespace, name) = text.split_once('/').ok_or_else(|| IdError::new("pod name", text))?;
+        let (namespace, name) = text
+            .split_once('/')
+            .ok_or_else(|| IdError::new("pod name", text))?;
         Self::new(namespace, name)
     }
 }

@@ -23,7 +23,10 @@ mod verdict;
 pub use evidence::{Check, Evidence, Outcome};
 pub use failure::{Event, Failure, NewestFailure, SandboxEvents};
 pub use holder::{EndpointState, Holder, LogEntry, OwnerName};
-pub use ids::{AttachmentId, ContainerId, EndpointId, IdError, NodeName, PodName, PodUid, canonical_ip, is_link_local, parse_ip};
+pub use ids::{
+    AttachmentId, ContainerId, EndpointId, IdError, NodeName, PodName, PodUid, canonical_ip, is_link_local,
+    parse_ip,
+};
 pub use judge::judge;
 pub use limits::Limits;
 pub use objects::{CiliumEndpoint, CiliumNode, IpamMode, ReservedUse, SliceEntry};

@@ -155,7 +155,10 @@ impl Pod {
     /// A link-local address is never proof, and neither is a list that could not be read as a whole.
     pub fn lists_others(&self, ip: IpAddr) -> bool {
         let family = |other: &&IpAddr| other.is_ipv4() == ip.is_ipv4() && !is_link_local(**other);
-        !self.unparsed_ips && !is_link_local(ip) && !self.lists(ip) && self.ips.iter().any(|other| family(&other))
+        !self.unparsed_ips
+            && !is_link_local(ip)
+            && !self.lists(ip)
+            && self.ips.iter().any(|other| family(&other))
     }
 
     /// Why the pod may not be moved (deleted, for its controller to make it again), if so.
@@ -167,7 +170,9 @@ impl Pod {
             Some("it is a mirror pod: the kubelet would make it again as it is")
         } else if self.phase != Phase::Pending || self.containers.ever_ran {
             Some("a container of it may have run")
-        } else if self.ovn.allocated && matches!(controller.kind.as_str(), "StatefulSet" | "VirtualMachineInstance") {
+        } else if self.ovn.allocated
+            && matches!(controller.kind.as_str(), "StatefulSet" | "VirtualMachineInstance")
+        {
             Some("its address is sticky (kube-ovn): it would come back to the same one")
         } else {
             None

@@ -72,8 +72,14 @@ impl Dispute<'_> {
         let Some(failed) = self.failure.at else {
             return false;
         };
-        let by_log = self.holder.oldest_entry().is_some_and(|oldest| oldest <= failed - self.limits.older_margin);
-        let by_event = self.holder.container().is_some_and(|id| self.failure.earlier_sandboxes.contains(id));
+        let by_log = self
+            .holder
+            .oldest_entry()
+            .is_some_and(|oldest| oldest <= failed - self.limits.older_margin);
+        let by_event = self
+            .holder
+            .container()
+            .is_some_and(|id| self.failure.earlier_sandboxes.contains(id));
         let by_sight = self.obs.holder_first_seen.is_some_and(|seen| seen < failed);
         by_log || by_event || by_sight
     }
@@ -105,8 +111,13 @@ impl Dispute<'_> {
         if self.is_wedged(owner) && self.is_other_sandbox() && self.is_older() {
             return Some(Proof::EarlierSandbox);
         }
-        let free_of_it = if self.is_wedged(owner) { self.is_older() } else { owner.lists_others(self.ip) };
-        (owner.mirror.is_none() && free_of_it && self.has_other_uid(owner)).then_some(Proof::FormerIncarnation)
+        let free_of_it = if self.is_wedged(owner) {
+            self.is_older()
+        } else {
+            owner.lists_others(self.ip)
+        };
+        (owner.mirror.is_none() && free_of_it && self.has_other_uid(owner))
+            .then_some(Proof::FormerIncarnation)
     }
 
     /// A UID of the endpoint is known, and none that is known is the pod's.
@@ -125,7 +136,9 @@ impl Dispute<'_> {
         let by_endpoint = endpoints
             .iter()
             .flatten()
-            .filter(|cep| cep.id == Some(self.holder.id) && container.is_some() && cep.container() == container)
+            .filter(|cep| {
+                cep.id == Some(self.holder.id) && container.is_some() && cep.container() == container
+            })
             .filter_map(|cep| cep.owner.as_ref().map(|(_, uid)| uid));
         let node = self.obs.cilium_node.iter().flatten().next();
         let by_slice = self
@@ -135,14 +148,17 @@ impl Dispute<'_> {
             .flatten()
             .flatten()
             .filter(|entry| entry.name == pod.name && entry.ips.contains(&self.ip))
-            .filter(|entry| node.is_some_and(|node| entry.node.is_some_and(|ip| node.addresses.contains(&ip))))
+            .filter(|entry| {
+                node.is_some_and(|node| entry.node.is_some_and(|ip| node.addresses.contains(&ip)))
+            })
             .filter_map(|entry| entry.uid.as_ref());
         by_endpoint.chain(by_slice).collect()
     }
 
     /// Proof 6: a pod of this node that may own the nameless holder of this namespace, if there is one.
     pub(super) fn possible_owner<'p>(&self, namespace: &str, pods: &'p [Pod]) -> Option<&'p Pod> {
-        let may_own = |pod: &&Pod| pod.name.namespace() == namespace && pod.is_live() && !self.cannot_own(pod);
+        let may_own =
+            |pod: &&Pod| pod.name.namespace() == namespace && pod.is_live() && !self.cannot_own(pod);
         pods.iter().find(may_own)
     }
 
@@ -151,7 +167,9 @@ impl Dispute<'_> {
             return true;
         }
         let started_later = match (pod.started, self.holder.oldest_entry()) {
-            (Some(started), Some(oldest)) => pod.mirror.is_none() && started > oldest + self.limits.start_margin,
+            (Some(started), Some(oldest)) => {
+                pod.mirror.is_none() && started > oldest + self.limits.start_margin
+            }
             _ => false,
         };
         started_later || (self.is_wedged(pod) && self.is_older() && self.is_other_sandbox())

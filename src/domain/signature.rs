@@ -68,9 +68,9 @@ fn clause(rest: &str) -> Option<IpAddr> {
 /// The ids of sandboxes that a message names, each once: words of 64 hexadecimal digits, and what stands in quotes
 /// behind the word `sandbox`.
 pub fn sandbox_ids(message: &str) -> Vec<ContainerId> {
-    let hex = message.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| {
-        word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit())
-    });
+    let hex = message
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit()));
     let quoted = message.split("sandbox ").skip(1).filter_map(|rest| {
         let inner = rest.trim_start_matches('\\').strip_prefix('"')?;
         let end = inner.bytes().take(129).position(|b| b == b'"' || b == b'\\')?;

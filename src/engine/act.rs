@@ -31,7 +31,13 @@ pub(super) enum Acted {
 const LOOKS_AFTER: u32 = 4;
 
 /// Acts on grounds that two judgements agreed on. `stop` says that no new act may begin.
-pub(super) async fn act(live: &Live, memory: &Memory, options: &EngineOptions, grounds: &Grounds, stop: impl Fn() -> bool) -> Acted {
+pub(super) async fn act(
+    live: &Live,
+    memory: &Memory,
+    options: &EngineOptions,
+    grounds: &Grounds,
+    stop: impl Fn() -> bool,
+) -> Acted {
     let fresh = match look_again(live, memory, options, grounds).await {
         Ok(fresh) => fresh,
         Err(why) => return Acted::Aborted(why),
@@ -47,7 +53,12 @@ pub(super) async fn act(live: &Live, memory: &Memory, options: &EngineOptions, g
 }
 
 /// Reads everything again. Any change aborts: the pod (UID and version), the holder (its container), the owner.
-async fn look_again(live: &Live, memory: &Memory, options: &EngineOptions, grounds: &Grounds) -> Result<Observation, String> {
+async fn look_again(
+    live: &Live,
+    memory: &Memory,
+    options: &EngineOptions,
+    grounds: &Grounds,
+) -> Result<Observation, String> {
     let stored = live.store.get(&grounds.pod.0).ok_or("the wedged pod is gone")?;
     let pod = match live.pod(&stored.name).await {
         Ok(Some(pod)) => pod,
@@ -57,19 +68,34 @@ async fn look_again(live: &Live, memory: &Memory, options: &EngineOptions, groun
     if pod.uid != grounds.pod.0 {
         return Err(format!("pod {} was replaced by another of its name", pod.name));
     }
-    let fresh = observe(live, &options.node, pod, Timestamp::now(), |ip, holder| memory.first_seen(ip, holder)).await;
+    let fresh = observe(live, &options.node, pod, Timestamp::now(), |ip, holder| {
+        memory.first_seen(ip, holder)
+    })
+    .await;
     let judgement = judge(&fresh, &options.limits);
     let Some(finding) = judgement.finding() else {
         return Err("the pod is no wedge any more".to_owned());
     };
     match Grounds::of(&fresh, finding) {
         Some(now) if now == *grounds => Ok(fresh),
-        Some(_) => Err(format!("something has changed since the judgement: {}", finding.reason)),
-        None => Err(format!("the verdict is {} now: {}", finding.verdict, finding.reason)),
+        Some(_) => Err(format!(
+            "something has changed since the judgement: {}",
+            finding.reason
+        )),
+        None => Err(format!(
+            "the verdict is {} now: {}",
+            finding.verdict, finding.reason
+        )),
     }
 }
 
-async fn disconnect(live: &Live, obs: &Observation, target: &DisconnectTarget, ip: IpAddr, stop: impl Fn() -> bool) -> Acted {
+async fn disconnect(
+    live: &Live,
+    obs: &Observation,
+    target: &DisconnectTarget,
+    ip: IpAddr,
+    stop: impl Fn() -> bool,
+) -> Acted {
     if let Err(why) = not_allocated_elsewhere(live, obs, ip).await {
         return Acted::Aborted(why);
     }
@@ -78,7 +104,9 @@ async fn disconnect(live: &Live, obs: &Observation, target: &DisconnectTarget, i
     }
     let note = match live.agent.disconnect(target).await {
         Ok(Disconnected::Removed) => "removed".to_owned(),
-        Ok(Disconnected::RemovedWithErrors(errors)) => format!("removed, with {errors} clean-up errors in the agent"),
+        Ok(Disconnected::RemovedWithErrors(errors)) => {
+            format!("removed, with {errors} clean-up errors in the agent")
+        }
         Ok(Disconnected::NotFound) => "it was gone already".to_owned(),
         // A DELETE that hangs may well succeed: the look-up tells.
         Err(CallError::Timeout(after)) => format!("no answer to the DELETE within {} s", after.as_secs()),
@@ -103,32 +131,62 @@ async fn verify(live: &Live, target: &DisconnectTarget, ip: IpAddr, note: String
             Lookup::Unknown(why) => why.to_string(),
         };
     }
-    Acted::Failed(format!("DELETE endpoint/{target}: {note}, but the look-up by {ip} does not say that it is gone: {seen}"))
+    Acted::Failed(format!(
+        "DELETE endpoint/{target}: {note}, but the look-up by {ip} does not say that it is gone: {seen}"
+    ))
 }
 
 /// Where Cilium itself allocates, a disconnect frees the address in its IPAM as well: if at this instant another pod
 /// than the holder's has it there, that pod would lose it.
 async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> Result<(), String> {
-    let config = live.config().await.map_err(|why| format!("the agent's configuration could not be read: {why}"))?;
+    let config = live
+        .config()
+        .await
+        .map_err(|why| format!("the agent's configuration could not be read: {why}"))?;
     if config.ipam_mode.as_ref().is_some_and(|mode| mode.is_delegated()) {
         return Ok(());
     }
-    let allocations = live.agent.allocations().await.map_err(|why| format!("the agent's allocations could not be read: {why}"))?;
-    if allocations.chaining.clone().or(config.chaining_mode).is_some_and(|mode| mode != "none") {
+    let allocations = live
+        .agent
+        .allocations()
+        .await
+        .map_err(|why| format!("the agent's allocations could not be read: {why}"))?;
+    if allocations
+        .chaining
+        .clone()
+        .or(config.chaining_mode)
+        .is_some_and(|mode| mode != "none")
+    {
         return Ok(());
     }
     let holders = match &obs.lookup {
-        Lookup::Held(holder) => holder.owner(obs.endpoints.iter().flatten().flatten().cloned().collect::<Vec<_>>().as_slice()),
+        Lookup::Held(holder) => holder.owner(
+            obs.endpoints
+                .iter()
+                .flatten()
+                .flatten()
+                .cloned()
+                .collect::<Vec<_>>()
+                .as_slice(),
+        ),
         Lookup::NotHeld | Lookup::Unknown(_) => return Err("the look-up gave no holder".to_owned()),
     };
     let is_holders = |owner: &&String| Allocations::pod(owner).is_some_and(|pod| Some(&pod) == holders.pod());
     let other = allocations.owners(ip).iter().find(|owner| !is_holders(owner));
-    other.map_or(Ok(()), |owner| Err(format!("the agent's IPAM has {ip} allocated to {owner:?} at this instant")))
+    other.map_or(Ok(()), |owner| {
+        Err(format!(
+            "the agent's IPAM has {ip} allocated to {owner:?} at this instant"
+        ))
+    })
 }
 
 async fn delete_pod(live: &Live, obs: &Observation) -> Acted {
     let pod = &obs.pod;
-    match live.reader.delete_pod(&pod.name, &pod.uid, &pod.resource_version).await {
+    match live
+        .reader
+        .delete_pod(&pod.name, &pod.uid, &pod.resource_version)
+        .await
+    {
         DeleteOutcome::Accepted => Acted::PodDeleted,
         DeleteOutcome::Gone => Acted::Aborted("404: the pod was gone already".to_owned()),
         DeleteOutcome::Changed(why) => Acted::Aborted(format!("409: {why}")),

@@ -6,9 +6,12 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::observe::Sources;
-use crate::cilium::{AgentClient, AgentConfig, CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject};
+use crate::cilium::{
+    AgentClient, AgentConfig, CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject,
+};
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, Events, Holder, IpamMode, Lookup, NodeName, Pod, PodName, Read, ReadFailure, SliceEntry, Unreadable,
+    CiliumEndpoint, CiliumNode, Events, Holder, IpamMode, Lookup, NodeName, Pod, PodName, Read, ReadFailure,
+    SliceEntry, Unreadable,
 };
 use crate::kube::{PodStore, Reader};
 
@@ -29,7 +32,13 @@ pub struct Live {
 impl Live {
     /// All of one node.
     pub fn new(node: NodeName, agent: AgentClient, reader: Reader, store: PodStore) -> Self {
-        Self { node, agent, reader, store, config: Mutex::default() }
+        Self {
+            node,
+            agent,
+            reader,
+            store,
+            config: Mutex::default(),
+        }
     }
 
     /// The agent's configuration. It does not change while the agent runs.
@@ -42,7 +51,9 @@ impl Live {
             return Ok(config.clone());
         }
         let config = self.agent.config().await?;
-        *known = started.filter(|started| self.start() == Some(*started)).map(|started| (started, config.clone()));
+        *known = started
+            .filter(|started| self.start() == Some(*started))
+            .map(|started| (started, config.clone()));
         Ok(config)
     }
 
@@ -77,7 +88,10 @@ impl Sources for Live {
     }
 
     async fn cilium_node(&self) -> Read<Option<CiliumNode>> {
-        let object = self.reader.get_cluster::<CiliumNodeObject>(self.node.as_str()).await?;
+        let object = self
+            .reader
+            .get_cluster::<CiliumNodeObject>(self.node.as_str())
+            .await?;
         Ok(object.map(|object| object.to_domain()))
     }
 
@@ -98,10 +112,15 @@ impl Sources for Live {
         if !self.reader.serves("cilium.io/v2", "ciliumendpoints").await? {
             return Ok(None);
         }
-        let interface = holder.attachment.as_ref().and_then(|id| id.interface()).filter(|name| !matches!(*name, "" | "eth0"));
+        let interface = holder
+            .attachment
+            .as_ref()
+            .and_then(|id| id.interface())
+            .filter(|name| !matches!(*name, "" | "eth0"));
         let mut found = Vec::new();
         for pod in pods {
-            let second = interface.and_then(|name| PodName::new(pod.namespace(), &format!("{}-{name}", pod.name())).ok());
+            let second = interface
+                .and_then(|name| PodName::new(pod.namespace(), &format!("{}-{name}", pod.name())).ok());
             for name in [Some(pod.clone()), second].into_iter().flatten() {
                 let object = self.reader.get_namespaced::<CiliumEndpointObject>(&name).await?;
                 found.extend(object.and_then(|object| object.to_domain()));
@@ -111,7 +130,11 @@ impl Sources for Live {
     }
 
     async fn slices(&self, pod: &PodName) -> Read<Option<Vec<SliceEntry>>> {
-        if !self.reader.serves("cilium.io/v2alpha1", "ciliumendpointslices").await? {
+        if !self
+            .reader
+            .serves("cilium.io/v2alpha1", "ciliumendpointslices")
+            .await?
+        {
             return Ok(None);
         }
         let mut found = Vec::new();

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, Events, Failure, Holder, IpamMode, Lookup, NewestFailure, NodeName, Observation, Pod, PodName,
-    Read, SandboxEvents, SliceEntry,
+    CiliumEndpoint, CiliumNode, Events, Failure, Holder, IpamMode, Lookup, NewestFailure, NodeName,
+    Observation, Pod, PodName, Read, SandboxEvents, SliceEntry,
 };
 
 /// What can be asked about one node's wedges. Each answer is live, or says that nobody knows.
@@ -31,7 +31,11 @@ pub trait Sources {
     /// All pods of this node; of a nameless holder's namespace, each one.
     fn pods_of_node(&self, namespace: &str) -> impl Future<Output = Read<Vec<Pod>>>;
     /// CiliumEndpoints that may be the holder's: at least those of the pods that are named. `None`: not served.
-    fn endpoints(&self, holder: &Holder, pods: &[PodName]) -> impl Future<Output = Read<Option<Vec<CiliumEndpoint>>>>;
+    fn endpoints(
+        &self,
+        holder: &Holder,
+        pods: &[PodName],
+    ) -> impl Future<Output = Read<Option<Vec<CiliumEndpoint>>>>;
     /// Entries of CiliumEndpointSlices for a pod's name. `None`: not served.
     fn slices(&self, pod: &PodName) -> impl Future<Output = Read<Option<Vec<SliceEntry>>>>;
 }
@@ -49,7 +53,9 @@ pub async fn observe<S: Sources>(
     }
     let events = sources.events(&pod).await;
     let mut obs = Observation::new(now, node.clone(), pod, events);
-    let NewestFailure::Refusal(Failure { addresses, .. }) = SandboxEvents::of(&obs.pod, node, &obs.events.known).newest() else {
+    let NewestFailure::Refusal(Failure { addresses, .. }) =
+        SandboxEvents::of(&obs.pod, node, &obs.events.known).newest()
+    else {
         return obs;
     };
     let &[ip] = addresses.as_slice() else {
@@ -66,7 +72,10 @@ pub async fn observe<S: Sources>(
     let Lookup::Held(holder) = obs.lookup.clone() else {
         return obs;
     };
-    let reserved = obs.cilium_node.as_ref().is_ok_and(|node| node.as_ref().is_some_and(|node| node.reserved_use(ip).is_some()));
+    let reserved = obs
+        .cilium_node
+        .as_ref()
+        .is_ok_and(|node| node.as_ref().is_some_and(|node| node.reserved_use(ip).is_some()));
     if reserved || holder.reserved_label().is_some() {
         return obs;
     }
@@ -85,7 +94,10 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
         if let Some(namespace) = holder.namespace_label() {
             obs.node_pods = sources.pods_of_node(namespace).await;
             let pods = obs.node_pods.iter().flatten();
-            candidates = pods.filter(|pod| pod.name.namespace() == namespace && pod.is_live()).map(|pod| pod.name.clone()).collect();
+            candidates = pods
+                .filter(|pod| pod.name.namespace() == namespace && pod.is_live())
+                .map(|pod| pod.name.clone())
+                .collect();
         }
         obs.endpoints = sources.endpoints(holder, &candidates).await;
     }
@@ -107,7 +119,12 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
     if obs.endpoints.is_err() {
         obs.endpoints = sources.endpoints(holder, std::slice::from_ref(name)).await;
     }
-    let uid_known = obs.endpoints.iter().flatten().flatten().any(|cep| cep.id == Some(holder.id) && cep.owner.is_some());
+    let uid_known = obs
+        .endpoints
+        .iter()
+        .flatten()
+        .flatten()
+        .any(|cep| cep.id == Some(holder.id) && cep.owner.is_some());
     if !uid_known {
         obs.slices = sources.slices(name).await;
     }

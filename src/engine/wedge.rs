@@ -10,7 +10,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::options::EngineOptions;
-use crate::domain::{DisconnectTarget, Finding, Judgement, Observation, Pod, PodUid, Proof, Remedy, Verdict, Withheld};
+use crate::domain::{
+    DisconnectTarget, Finding, Judgement, Observation, Pod, PodUid, Proof, Remedy, Verdict, Withheld,
+};
 
 /// What two judgements must agree on, and what must still be so right before acting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +35,13 @@ impl Grounds {
         if finding.remedy == Remedy::None {
             return None;
         }
-        let owner = |pod: &Pod| (pod.uid.clone(), pod.phase.as_str(), pod.node.as_ref().map(ToString::to_string));
+        let owner = |pod: &Pod| {
+            (
+                pod.uid.clone(),
+                pod.phase.as_str(),
+                pod.node.as_ref().map(ToString::to_string),
+            )
+        };
         Some(Self {
             ip: finding.ip,
             remedy: finding.remedy.clone(),
@@ -108,11 +116,28 @@ pub(super) struct Wedge {
 impl Wedge {
     /// A pod that was seen waiting.
     pub(super) fn new(correlation_id: String, since: Timestamp, due: Instant) -> Self {
-        Self { correlation_id, since, due, stage: Stage::Watching, told: None, held_back: None, quiet_looks: 0, aborts: 0, failures: failure_delays() }
+        Self {
+            correlation_id,
+            since,
+            due,
+            stage: Stage::Watching,
+            told: None,
+            held_back: None,
+            quiet_looks: 0,
+            aborts: 0,
+            failures: failure_delays(),
+        }
     }
 
     /// Takes a judgement and says what is next. Sets when it is due.
-    pub(super) fn judged(&mut self, now: Instant, clock: Timestamp, judgement: &Judgement, grounds: Option<Grounds>, options: &EngineOptions) -> Next {
+    pub(super) fn judged(
+        &mut self,
+        now: Instant,
+        clock: Timestamp,
+        judgement: &Judgement,
+        grounds: Option<Grounds>,
+        options: &EngineOptions,
+    ) -> Next {
         let Some(finding) = judgement.finding() else {
             self.stage = Stage::Watching;
             self.due = now + quiet_delay(self.quiet_looks);
@@ -126,7 +151,9 @@ impl Wedge {
             return Next::Wait;
         };
         match &self.stage {
-            Stage::Suspected(first, at) if same_case(first, &grounds) && now.duration_since(*at) >= options.confirm_gap => {
+            Stage::Suspected(first, at)
+                if same_case(first, &grounds) && now.duration_since(*at) >= options.confirm_gap =>
+            {
                 return Next::Act(grounds);
             }
             Stage::Suspected(first, at) if same_case(first, &grounds) => self.due = *at + options.confirm_gap,
@@ -166,7 +193,9 @@ impl Wedge {
     }
 
     fn refused_delay(&mut self, clock: Timestamp, finding: &Finding) -> Duration {
-        let until = finding.look_again.and_then(|at| Duration::try_from(at.duration_since(clock)).ok());
+        let until = finding
+            .look_again
+            .and_then(|at| Duration::try_from(at.duration_since(clock)).ok());
         match finding.verdict {
             Verdict::AgentUnknown => self.failures.next().unwrap_or(MOST_PATIENCE),
             // A rule about time: look when it may come out otherwise, and now and then before.
@@ -192,7 +221,9 @@ fn quiet_delay(looks: u32) -> Duration {
 }
 
 fn failure_delays() -> ExponentialBackoff {
-    let delays = ExponentialBuilder::new().with_min_delay(Duration::from_secs(5)).with_max_delay(MOST_PATIENCE);
+    let delays = ExponentialBuilder::new()
+        .with_min_delay(Duration::from_secs(5))
+        .with_max_delay(MOST_PATIENCE);
     delays.without_max_times().with_jitter().build()
 }
 

@@ -23,7 +23,11 @@ pub(super) struct CountLayer {
 
 impl CountLayer {
     pub(super) fn new(metrics: Arc<Metrics>, timeout: Duration, opened: watch::Sender<u64>) -> Self {
-        Self { metrics, timeout, opened }
+        Self {
+            metrics,
+            timeout,
+            opened,
+        }
     }
 }
 
@@ -31,7 +35,10 @@ impl<S> Layer<S> for CountLayer {
     type Service = Count<S>;
 
     fn layer(&self, inner: S) -> Count<S> {
-        Count { inner, layer: self.clone() }
+        Count {
+            inner,
+            layer: self.clone(),
+        }
     }
 }
 
@@ -59,7 +66,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (verb, resource) = classify(request.method(), request.uri());
-        let tally = Tally { metrics: Arc::clone(&self.layer.metrics), verb, resource, since: Instant::now(), outcome: ApiOutcome::Timeout };
+        let tally = Tally {
+            metrics: Arc::clone(&self.layer.metrics),
+            verb,
+            resource,
+            since: Instant::now(),
+            outcome: ApiOutcome::Timeout,
+        };
         let CountLayer { timeout, opened, .. } = self.layer.clone();
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -69,7 +82,9 @@ where
                 return Err(format!("no answer within {} s", timeout.as_secs_f32()).into());
             };
             let answer = answer.map_err(Into::into);
-            tally.outcome = answer.as_ref().map_or(ApiOutcome::Error, |response| ApiOutcome::of_status(response.status().as_u16()));
+            tally.outcome = answer.as_ref().map_or(ApiOutcome::Error, |response| {
+                ApiOutcome::of_status(response.status().as_u16())
+            });
             if tally.verb == ApiVerb::Watch && tally.outcome == ApiOutcome::Ok {
                 opened.send_modify(|count| *count = count.wrapping_add(1));
             }
@@ -89,7 +104,8 @@ struct Tally {
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        self.metrics.api_request(self.verb, self.resource, self.outcome, self.since.elapsed());
+        self.metrics
+            .api_request(self.verb, self.resource, self.outcome, self.since.elapsed());
     }
 }
 
@@ -115,7 +131,11 @@ fn classify(method: &Method, uri: &Uri) -> (ApiVerb, ApiResource) {
         "ciliumendpointslices" => ApiResource::CiliumEndpointSlices,
         _ => ApiResource::Other,
     };
-    let watches = uri.query().is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")));
+    let watches = uri.query().is_some_and(|query| {
+        query
+            .split('&')
+            .any(|pair| matches!(pair, "watch=true" | "watch=1"))
+    });
     let verb = match (method, path.next()) {
         (&Method::DELETE, _) => ApiVerb::Delete,
         (&Method::POST, _) => ApiVerb::Create,
@@ -142,7 +162,11 @@ mod tests {
     #[case("GET", "/apis/cilium.io/v2alpha1/ciliumendpointslices?limit=100", ("list", "ciliumendpointslices"))]
     #[case("GET", "/apis/cilium.io/v2", ("get", "discovery"))]
     #[case("GET", "/version", ("get", "discovery"))]
-    fn requests_are_named_as_rbac_names_them(#[case] method: Method, #[case] uri: Uri, #[case] want: (&str, &str)) {
+    fn requests_are_named_as_rbac_names_them(
+        #[case] method: Method,
+        #[case] uri: Uri,
+        #[case] want: (&str, &str),
+    ) {
         let (verb, resource) = classify(&method, &uri);
         assert_eq!((verb.as_str(), resource.as_str()), want);
     }

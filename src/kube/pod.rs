@@ -132,7 +132,11 @@ impl PodObject {
                 Some(name) => Some(name.parse()?),
             },
             phase: status.map_or(Phase::Unknown, Status::phase),
-            host_network: self.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false),
+            host_network: self
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.host_network)
+                .unwrap_or(false),
             deleting: meta.deletion_timestamp.is_some(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             started: status.and_then(|status| status.start_time),
@@ -140,13 +144,29 @@ impl PodObject {
             unparsed_ips,
             sandbox_ready: status.and_then(Status::sandbox_ready),
             containers: status.map(Status::containers).unwrap_or_default(),
-            controller: meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true)).map(|owner| {
-                Controller { kind: owner.kind.clone(), name: owner.name.clone(), uid: owner.uid.clone() }
-            }),
+            controller: meta
+                .owner_references
+                .iter()
+                .flatten()
+                .find(|owner| owner.controller == Some(true))
+                .map(|owner| Controller {
+                    kind: owner.kind.clone(),
+                    name: owner.name.clone(),
+                    uid: owner.uid.clone(),
+                }),
             mirror: annotations.and_then(|all| all.get(MIRROR)).cloned(),
             vm_labels: VM_LABELS
                 .into_iter()
-                .filter_map(|key| Some((key, meta.labels.as_ref()?.get(key).filter(|value| !value.is_empty())?.clone())))
+                .filter_map(|key| {
+                    Some((
+                        key,
+                        meta.labels
+                            .as_ref()?
+                            .get(key)
+                            .filter(|value| !value.is_empty())?
+                            .clone(),
+                    ))
+                })
                 .collect(),
             ovn: annotations.map(ovn_address).unwrap_or_default(),
         })
@@ -167,7 +187,11 @@ impl PodObject {
 fn ovn_address(annotations: &BTreeMap<String, String>) -> OvnAddress {
     let get = |key: &str| annotations.get(&format!("ovn.kubernetes.io/{key}")).cloned();
     OvnAddress {
-        ip_address: get("ip_address").iter().flat_map(|list| list.split(',')).filter_map(|ip| parse_ip(ip.trim())).collect(),
+        ip_address: get("ip_address")
+            .iter()
+            .flat_map(|list| list.split(','))
+            .filter_map(|ip| parse_ip(ip.trim()))
+            .collect(),
         vpc: get("vpc").filter(|vpc| !vpc.is_empty()),
         logical_switch: get("logical_switch").filter(|switch| !switch.is_empty()),
         allocated: get("allocated").is_some(),
@@ -187,7 +211,12 @@ impl Status {
 
     /// Each address once, and whether one of the texts is none.
     fn ips(&self) -> (Vec<std::net::IpAddr>, bool) {
-        let texts = self.pod_ip.iter().chain(self.pod_ips.iter().flatten().filter_map(|entry| entry.ip.as_ref()));
+        let texts = self.pod_ip.iter().chain(
+            self.pod_ips
+                .iter()
+                .flatten()
+                .filter_map(|entry| entry.ip.as_ref()),
+        );
         let mut ips = Vec::new();
         let mut unparsed = false;
         for text in texts.filter(|text| !text.is_empty()) {
@@ -201,7 +230,11 @@ impl Status {
     }
 
     fn sandbox_ready(&self) -> Option<bool> {
-        let condition = self.conditions.iter().flatten().find(|it| SANDBOX_CONDITIONS.contains(&it.kind.as_str()))?;
+        let condition = self
+            .conditions
+            .iter()
+            .flatten()
+            .find(|it| SANDBOX_CONDITIONS.contains(&it.kind.as_str()))?;
         match condition.status.as_str() {
             "True" => Some(true),
             "False" => Some(false),
@@ -210,16 +243,29 @@ impl Status {
     }
 
     fn containers(&self) -> Containers {
-        let all = [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
+        let all = [
+            &self.init_container_statuses,
+            &self.container_statuses,
+            &self.ephemeral_container_statuses,
+        ];
         let mut seen = Containers::default();
         for status in all.into_iter().flatten().flatten() {
             let running = status.state.as_ref().is_some_and(|state| state.running.is_some());
-            let ended = status.state.as_ref().is_some_and(|state| state.terminated.is_some());
-            let before = status.last_state.as_ref().is_some_and(|state| state.terminated.is_some() || state.running.is_some());
+            let ended = status
+                .state
+                .as_ref()
+                .is_some_and(|state| state.terminated.is_some());
+            let before = status
+                .last_state
+                .as_ref()
+                .is_some_and(|state| state.terminated.is_some() || state.running.is_some());
             seen.running |= running;
             seen.ended |= ended;
-            seen.ever_ran |=
-                running || ended || before || status.restart_count.is_some_and(|n| n > 0) || status.started == Some(true);
+            seen.ever_ran |= running
+                || ended
+                || before
+                || status.restart_count.is_some_and(|n| n > 0)
+                || status.started == Some(true);
         }
         seen
     }

@@ -65,7 +65,11 @@ pub async fn watch_pods(
         let mut resumes = true;
         while resumes {
             // The client's own bound ends with an answer's head: a list whose body hangs must not hang the watch.
-            let bound = if listing { options.timeout * 2 } else { Duration::from_secs(u64::from(WATCH_SECONDS) + 30) };
+            let bound = if listing {
+                options.timeout * 2
+            } else {
+                Duration::from_secs(u64::from(WATCH_SECONDS) + 30)
+            };
             let next = tokio::select! {
                 () = opened.next() => {
                     // A watch that resumes says so by nothing else than its answer's head.
@@ -116,7 +120,12 @@ fn watch_error(error: &watcher::Error) -> String {
     }
 }
 
-fn take(event: Event<DeserializeGuard<PodObject>>, options: &WatchOptions, store: &PodStore, metrics: &Metrics) {
+fn take(
+    event: Event<DeserializeGuard<PodObject>>,
+    options: &WatchOptions,
+    store: &PodStore,
+    metrics: &Metrics,
+) {
     match event {
         Event::Init => store.begin_list(),
         Event::InitDone => store.end_list(),
@@ -135,12 +144,15 @@ fn take(event: Event<DeserializeGuard<PodObject>>, options: &WatchOptions, store
 }
 
 fn apply(object: DeserializeGuard<PodObject>, options: &WatchOptions, store: &PodStore, metrics: &Metrics) {
-    let decoded = object.0.map_err(|invalid| invalid.to_string()).and_then(|object| {
-        let labels = object.metadata.labels.clone().unwrap_or_default();
-        let is_agent = options.agent_labels.matches(&labels);
-        let started = is_agent.then(|| object.container_started(&options.agent_container));
-        Ok((object.to_domain().map_err(|error| error.to_string())?, started))
-    });
+    let decoded = object
+        .0
+        .map_err(|invalid| invalid.to_string())
+        .and_then(|object| {
+            let labels = object.metadata.labels.clone().unwrap_or_default();
+            let is_agent = options.agent_labels.matches(&labels);
+            let started = is_agent.then(|| object.container_started(&options.agent_container));
+            Ok((object.to_domain().map_err(|error| error.to_string())?, started))
+        });
     match decoded {
         Ok((pod, agent_started)) => store.apply(pod, agent_started, Timestamp::now()),
         Err(why) => {

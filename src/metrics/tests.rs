@@ -4,7 +4,10 @@ use super::*;
 
 fn lines(metrics: &Metrics, prefix: &str) -> Vec<String> {
     let text = metrics.encode().unwrap();
-    text.lines().filter_map(|line| line.strip_prefix("cilium_leak_healer_")?.strip_prefix(prefix)).map(str::to_owned).collect()
+    text.lines()
+        .filter_map(|line| line.strip_prefix("cilium_leak_healer_")?.strip_prefix(prefix))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[rstest]
@@ -28,13 +31,21 @@ fn lines(metrics: &Metrics, prefix: &str) -> Vec<String> {
 #[case("pods_watched 0")]
 #[case("mode{mode=\"heal\"} 0")]
 fn starts_at_zero(#[case] series: &str) {
-    assert_eq!(lines(&Metrics::new(), series), [""], "{}", Metrics::new().encode().unwrap());
+    assert_eq!(
+        lines(&Metrics::new(), series),
+        [""],
+        "{}",
+        Metrics::new().encode().unwrap()
+    );
 }
 
 #[test]
 fn tells_its_build_and_start() {
     let metrics = Metrics::new();
-    assert_eq!(lines(&metrics, "build_info"), [format!("{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))]);
+    assert_eq!(
+        lines(&metrics, "build_info"),
+        [format!("{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))]
+    );
     let start: f64 = lines(&metrics, "start_time_seconds ")[0].parse().unwrap();
     assert!(start > 1e9);
     assert!(metrics.encode().unwrap().ends_with("# EOF\n"));
@@ -56,7 +67,11 @@ fn no_series_is_born_twice_and_each_metric_has_help() {
     series.sort_unstable();
     series.dedup();
     assert_eq!(series.len(), all);
-    assert!(text.lines().filter(|line| line.starts_with("# HELP")).all(|line| line.split(' ').count() > 4));
+    assert!(
+        text.lines()
+            .filter(|line| line.starts_with("# HELP"))
+            .all(|line| line.split(' ').count() > 4)
+    );
 }
 
 #[test]
@@ -76,12 +91,20 @@ fn counts() {
     let metrics = Metrics::new();
     metrics.acted(ActKind::DisconnectEndpoint, ActOutcome::Healed);
     metrics.agent_request(AgentCall::GetConfig, "ok", Duration::from_millis(50));
-    metrics.api_request(ApiVerb::Get, ApiResource::Other, ApiOutcome::of_status(418), Duration::ZERO);
+    metrics.api_request(
+        ApiVerb::Get,
+        ApiResource::Other,
+        ApiOutcome::of_status(418),
+        Duration::ZERO,
+    );
     metrics.set_heal_mode(true);
     metrics.set_pods_watched(250);
     metrics.malformed_object(ApiResource::Pods);
     metrics.watch_restarted();
-    metrics.judged(&Judgement::NotWedged(crate::domain::NotWedged { reason: String::new(), evidence: Vec::new() }));
+    metrics.judged(&Judgement::NotWedged(crate::domain::NotWedged {
+        reason: String::new(),
+        evidence: Vec::new(),
+    }));
     for series in [
         "acts_total{remedy=\"disconnect-endpoint\",outcome=\"healed\"}",
         "agent_requests_total{call=\"get-config\",outcome=\"ok\"}",
@@ -120,5 +143,8 @@ fn finding(verdict: Verdict, withheld: Option<Withheld>) -> Finding {
 fn refusals(#[case] verdict: Verdict, #[case] withheld: Option<Withheld>, #[case] reason: &str) {
     let metrics = Metrics::new();
     metrics.refused(&finding(verdict, withheld));
-    assert_eq!(lines(&metrics, &format!("refusals_total{{reason=\"{reason}\"}} ")), ["1"]);
+    assert_eq!(
+        lines(&metrics, &format!("refusals_total{{reason=\"{reason}\"}} ")),
+        ["1"]
+    );
 }

@@ -24,7 +24,7 @@ use super::ipam::{Cidr, Ipam};
 use super::limiter::{Limiter, RateLimits};
 use super::model::{self, Moment};
 use super::registry::{AgentVersion, Endpoint, EndpointSpec, Registry, Reserved};
-use super::resource::PODS;
+use super::resource::{PODS, text};
 
 /// How an agent is set up.
 #[derive(Debug, Clone)]
@@ -123,7 +123,15 @@ impl Limiters {
 
 impl Agent {
     /// Sets an agent up and starts it.
-    pub(crate) fn launch(node: &str, node_ip: IpAddr, pod_cidr: Cidr, options: AgentOptions, api: ApiServer, socket_dir: &Path, at: Timestamp) -> io::Result<Self> {
+    pub(crate) fn launch(
+        node: &str,
+        node_ip: IpAddr,
+        pod_cidr: Cidr,
+        options: AgentOptions,
+        api: ApiServer,
+        socket_dir: &Path,
+        at: Timestamp,
+    ) -> io::Result<Self> {
         std::fs::create_dir_all(socket_dir)?;
         let state = State {
             registry: Registry::new(options.version),
@@ -173,7 +181,9 @@ impl Agent {
             if let Some(address) = spec.ipv4 {
                 state.ipam.claim(address.into(), owner);
             }
-            state.registry.add(spec, Some(reserved), None, at, &self.0.api.0.lifecycle.random);
+            state
+                .registry
+                .add(spec, Some(reserved), None, at, &self.0.api.0.lifecycle.random);
         };
         add(nobody("cilium_host", None), Reserved::Host, "host");
         if health.is_some() {
@@ -192,7 +202,12 @@ impl Agent {
         }
         let listener = UnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::os::unix::fs::PermissionsExt::from_mode(0o660))?;
-        filetime::set_file_mtime(socket, FileTime::from_unix_time(at.as_second(), u32::try_from(at.subsec_nanosecond()).unwrap_or_default()))?;
+        let at = FileTime::from_unix_time(
+            at.as_second(),
+            u32::try_from(at.subsec_nanosecond()).unwrap_or_default(),
+        );
+        // As of a link: otherwise the file is opened, which a socket cannot be.
+        filetime::set_symlink_file_times(socket, at, at)?;
         let shared = Arc::downgrade(&self.0);
         let service: Service = Arc::new(move |call| Box::pin(serve(shared.clone(), call)));
         *lock(&self.0.server) = Some(Server::start(Listener::Unix(listener), service));
@@ -239,8 +254,21 @@ impl Agent {
     /// # Errors
     /// Fails if the socket cannot be made.
     pub fn start(&self, at: Timestamp) -> io::Result<()> {
-        let endpoints: Vec<Endpoint> = self.0.state().registry.by_id.values().filter(|endpoint| endpoint.reserved.is_none()).cloned().collect();
-        let exists = |endpoint: &Endpoint| self.0.api.get(&PODS, &endpoint.spec.namespace, &endpoint.spec.pod).is_ok();
+        let endpoints: Vec<Endpoint> = self
+            .0
+            .state()
+            .registry
+            .by_id
+            .values()
+            .filter(|endpoint| endpoint.reserved.is_none())
+            .cloned()
+            .collect();
+        let exists = |endpoint: &Endpoint| {
+            self.0
+                .api
+                .get(&PODS, &endpoint.spec.namespace, &endpoint.spec.pod)
+                .is_ok()
+        };
         let restored: Vec<Endpoint> = endpoints.into_iter().filter(exists).collect();
         {
             let mut state = self.0.state();
@@ -254,13 +282,28 @@ impl Agent {
                 endpoint.restored = true;
                 endpoint.created = at;
                 endpoint.log.clear();
-                endpoint.next_regeneration = at.checked_add(jiff::SignedDuration::from_secs(120)).unwrap_or(at);
+                endpoint.next_regeneration =
+                    at.checked_add(jiff::SignedDuration::from_secs(120)).unwrap_or(at);
                 endpoint.write_log(at, "restoring", "Endpoint restoring");
-                endpoint.write_log(at, "waiting-to-regenerate", "Triggering synchronous endpoint regeneration while syncing state to host");
+                endpoint.write_log(
+                    at,
+                    "waiting-to-regenerate",
+                    "Triggering synchronous endpoint regeneration while syncing state to host",
+                );
                 endpoint.write_log(at, "regenerating", "Regenerating endpoint: syncing state to host");
-                endpoint.write_log(at, "ready", "Successfully regenerated endpoint program (Reason: syncing state to host)");
+                endpoint.write_log(
+                    at,
+                    "ready",
+                    "Successfully regenerated endpoint program (Reason: syncing state to host)",
+                );
                 let owner = endpoint.spec.pod_key();
-                for address in [endpoint.spec.ipv4.map(IpAddr::V4), endpoint.spec.ipv6.map(IpAddr::V6)].into_iter().flatten() {
+                for address in [
+                    endpoint.spec.ipv4.map(IpAddr::V4),
+                    endpoint.spec.ipv6.map(IpAddr::V6),
+                ]
+                .into_iter()
+                .flatten()
+                {
                     state.ipam.claim(address, &format!("{owner} [restored]"));
                 }
                 state.registry.insert(endpoint);
@@ -268,10 +311,16 @@ impl Agent {
             // The former address is not asked for again: the next free one from the top is taken.
             if let Some(former) = former_health {
                 let taken = |address: &Ipv4Addr| {
-                    *address == former || *address == self.0.options.router_ip || Some(*address) == self.0.options.ingress_ip
+                    *address == former
+                        || *address == self.0.options.router_ip
+                        || Some(*address) == self.0.options.ingress_ip
                         || state.ipam.allocations.contains_key(&IpAddr::V4(*address))
                 };
-                state.health_ip = (2..=254).rev().filter_map(|offset| cidr.at(offset)).find(|address| !taken(address)).or(Some(former));
+                state.health_ip = (2..=254)
+                    .rev()
+                    .filter_map(|offset| cidr.at(offset))
+                    .find(|address| !taken(address))
+                    .or(Some(former));
             }
         }
         *lock(&self.0.limiters) = Arc::new(Limiters::new(&self.0.options.rate_limits));
@@ -347,7 +396,9 @@ impl Agent {
         let mut state = self.0.state();
         state.registry.check(&spec)?;
         let now = self.0.now();
-        let id = state.registry.add(spec, None, Some(&pod), now, &self.0.api.0.lifecycle.random);
+        let id = state
+            .registry
+            .add(spec, None, Some(&pod), now, &self.0.api.0.lifecycle.random);
         drop(state);
         self.0.pulse.beat();
         Ok(id)
@@ -363,7 +414,10 @@ impl Agent {
     #[must_use]
     pub fn holder(&self, address: IpAddr) -> Option<Value> {
         let state = self.0.state();
-        state.registry.by_address(address).map(|endpoint| model::endpoint(state.registry.version, endpoint, Moment::Later))
+        state
+            .registry
+            .by_address(address)
+            .map(|endpoint| model::endpoint(state.registry.version, endpoint, Moment::Later))
     }
 
     /// Puts the endpoint of an address into a state, with a log entry at a time.
@@ -377,7 +431,12 @@ impl Agent {
 
     /// Removes the endpoint of an address without a request.
     pub fn remove_endpoint(&self, address: IpAddr) -> bool {
-        let id = self.0.state().registry.by_address(address).map(|endpoint| endpoint.id);
+        let id = self
+            .0
+            .state()
+            .registry
+            .by_address(address)
+            .map(|endpoint| endpoint.id);
         id.and_then(|id| self.0.remove(id)).is_some()
     }
 
@@ -418,17 +477,29 @@ impl AgentShared {
     }
 
     /// Checks and makes an endpoint, as `PUT /endpoint` does.
-    pub(crate) fn create(&self, spec: EndpointSpec) -> Result<u16, String> {
-        let pod = self.api.get(&PODS, &spec.namespace, &spec.pod).ok().filter(|_| !spec.pod.is_empty());
+    pub(crate) fn create(&self, mut spec: EndpointSpec) -> Result<u16, String> {
+        let pod = self
+            .api
+            .get(&PODS, &spec.namespace, &spec.pod)
+            .ok()
+            .filter(|_| !spec.pod.is_empty());
+        if let (true, Some(pod)) = (spec.uid.is_empty(), &pod) {
+            text(pod, "/metadata/uid").clone_into(&mut spec.uid);
+        }
         let now = self.now();
         let id = {
             let mut state = self.state();
             state.registry.check(&spec)?;
             let owner = spec.pod_key();
-            for address in [spec.ipv4.map(IpAddr::V4), spec.ipv6.map(IpAddr::V6)].into_iter().flatten() {
+            for address in [spec.ipv4.map(IpAddr::V4), spec.ipv6.map(IpAddr::V6)]
+                .into_iter()
+                .flatten()
+            {
                 state.ipam.claim(address, &owner);
             }
-            state.registry.add(spec, None, pod.as_ref(), now, &self.api.0.lifecycle.random)
+            state
+                .registry
+                .add(spec, None, pod.as_ref(), now, &self.api.0.lifecycle.random)
         };
         if let Some(pod) = pod {
             objects::write_cilium_endpoint(self, id, &pod);
@@ -443,7 +514,13 @@ impl AgentShared {
             let mut state = self.state();
             let endpoint = state.registry.remove(id)?;
             if self.options.ipam_mode != "delegated-plugin" && self.options.chaining_mode == "none" {
-                for address in [endpoint.spec.ipv4.map(IpAddr::V4), endpoint.spec.ipv6.map(IpAddr::V6)].into_iter().flatten() {
+                for address in [
+                    endpoint.spec.ipv4.map(IpAddr::V4),
+                    endpoint.spec.ipv6.map(IpAddr::V6),
+                ]
+                .into_iter()
+                .flatten()
+                {
                     // Whoever has it by now: that is the danger of a disconnect at the wrong instant.
                     state.ipam.allocations.remove(&address);
                 }
@@ -459,10 +536,15 @@ impl AgentShared {
         let now = self.now();
         let mut state = self.state();
         let version = state.registry.version;
-        state.registry.by_id.values_mut().map(|endpoint| {
-            endpoint.catch_up(now);
-            model::endpoint(version, endpoint, Moment::Later)
-        }).collect()
+        state
+            .registry
+            .by_id
+            .values_mut()
+            .map(|endpoint| {
+                endpoint.catch_up(now);
+                model::endpoint(version, endpoint, Moment::Later)
+            })
+            .collect()
     }
 }
 
@@ -473,7 +555,13 @@ async fn serve(shared: Weak<AgentShared>, call: Call) -> Answer {
     let answer = log
         .logged(at, call, async move |call| {
             let faults = shared.faults.clone();
-            faults.serve(call, |call| Box::pin(async move { Ok(agent_routes::route(&shared, &call).await) }), |code| Ok(agent_routes::usual(code))).await
+            faults
+                .serve(
+                    call,
+                    |call| Box::pin(async move { Ok(agent_routes::route(&shared, &call).await) }),
+                    |code| Ok(agent_routes::usual(code)),
+                )
+                .await
         })
         .await;
     pulse.beat();

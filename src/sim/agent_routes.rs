@@ -22,7 +22,11 @@ fn refuse(code: u16, message: impl Into<String>) -> Response<Body> {
 
 /// A failure before any handler: an object, without the line feed.
 fn router(code: u16, number: u16, message: impl Into<String>) -> Response<Body> {
-    answer(code, "application/json", json!({"code": number, "message": message.into()}).to_string())
+    answer(
+        code,
+        "application/json",
+        json!({"code": number, "message": message.into()}).to_string(),
+    )
 }
 
 fn empty(code: u16) -> Response<Body> {
@@ -30,7 +34,11 @@ fn empty(code: u16) -> Response<Body> {
 }
 
 fn denied() -> Response<Body> {
-    answer(403, "text/plain; charset=utf-8", "This API is administratively disabled. Contact your administrator for more details.")
+    answer(
+        403,
+        "text/plain; charset=utf-8",
+        "This API is administratively disabled. Contact your administrator for more details.",
+    )
 }
 
 /// The agent's usual answer for a failing status.
@@ -38,7 +46,10 @@ pub(crate) fn usual(code: u16) -> Response<Body> {
     match code {
         403 => denied(),
         404 => empty(404),
-        429 => refuse(429, "request would have to wait 998.093011ms to be served (maximum wait duration: 879.278844ms)"),
+        429 => refuse(
+            429,
+            "request would have to wait 998.093011ms to be served (maximum wait duration: 879.278844ms)",
+        ),
         503 => refuse(503, "api not ready"),
         206 => json_line(206, &json!(1)),
         _ => refuse(code, "simulated failure"),
@@ -58,17 +69,25 @@ pub(crate) async fn route(agent: &AgentShared, call: &Call) -> Response<Body> {
         ("GET", ["endpoint"] | ["endpoint", ""]) => list(agent).await,
         ("DELETE", ["endpoint"] | ["endpoint", ""]) => delete_container(agent, call).await,
         (method, ["endpoint", id, tail @ ..]) => {
-            let Some(id) = decode(id) else { return not_found(call) };
+            let Some(id) = decode(id) else {
+                return not_found(call);
+            };
             match (method, tail) {
                 ("GET", []) => get(agent, &id, What::Model).await,
                 ("GET", ["log"]) => get(agent, &id, What::Log).await,
                 ("PUT", []) => put(agent, call).await,
                 ("DELETE", []) => delete(agent, &id).await,
-                (_, []) => router(405, 405, format!("method {method} is not allowed, but [DELETE,GET,PATCH,PUT] are")),
+                (_, []) => router(
+                    405,
+                    405,
+                    format!("method {method} is not allowed, but [DELETE,GET,PATCH,PUT] are"),
+                ),
                 _ => not_found(call),
             }
         }
-        (method, ["healthz" | "ip"]) => router(405, 405, format!("method {method} is not allowed, but [GET] are")),
+        (method, ["healthz" | "ip"]) => {
+            router(405, 405, format!("method {method} is not allowed, but [GET] are"))
+        }
         _ => not_found(call),
     }
 }
@@ -117,7 +136,13 @@ async fn put(agent: &AgentShared, call: &Call) -> Response<Body> {
     let body = match call.json() {
         Ok(Value::Null) => return router(422, 602, "endpoint in body is required"),
         Ok(body) => body,
-        Err(error) => return router(400, 400, format!("parsing endpoint body from \"\" failed, because {error}")),
+        Err(error) => {
+            return router(
+                400,
+                400,
+                format!("parsing endpoint body from \"\" failed, because {error}"),
+            );
+        }
     };
     if text(&body, "/state").is_empty() {
         return router(422, 602, "state in body is required");
@@ -130,14 +155,19 @@ async fn put(agent: &AgentShared, call: &Call) -> Response<Body> {
         Ok(turn) => turn,
         Err(message) => return refuse(429, message),
     };
-    let made = read_spec(&body).map_err(|error| format!("unable to parse endpoint parameters: {error}")).and_then(|spec| agent.create(spec));
+    let made = read_spec(&body)
+        .map_err(|error| format!("unable to parse endpoint parameters: {error}"))
+        .and_then(|spec| agent.create(spec));
     let id = match made {
         Ok(id) => id,
         Err(message) => return refuse(400, message),
     };
     let state = agent.state();
     match state.registry.by_id.get(&id) {
-        Some(endpoint) => json_line(201, &model::endpoint(state.registry.version, endpoint, Moment::Creation)),
+        Some(endpoint) => json_line(
+            201,
+            &model::endpoint(state.registry.version, endpoint, Moment::Creation),
+        ),
         None => refuse(500, "request cancelled while resolving identity"),
     }
 }
@@ -147,11 +177,23 @@ fn read_spec(body: &Value) -> Result<EndpointSpec, String> {
     let unparsable = |address: &str| format!("ParseAddr(\"{address}\"): unable to parse IP");
     let v4 = text(body, "/addressing/ipv4");
     let v6 = text(body, "/addressing/ipv6");
-    let ipv4: Option<Ipv4Addr> = if v4.is_empty() { None } else { Some(v4.parse().map_err(|_| unparsable(v4))?) };
-    let ipv6: Option<Ipv6Addr> = if v6.is_empty() { None } else { Some(v6.parse().map_err(|_| unparsable(v6))?) };
+    let ipv4: Option<Ipv4Addr> = if v4.is_empty() {
+        None
+    } else {
+        Some(v4.parse().map_err(|_| unparsable(v4))?)
+    };
+    let ipv6: Option<Ipv6Addr> = if v6.is_empty() {
+        None
+    } else {
+        Some(v6.parse().map_err(|_| unparsable(v6))?)
+    };
     let labels = body.get("labels").and_then(Value::as_array).into_iter().flatten();
     Ok(EndpointSpec {
-        id: body.get("id").and_then(Value::as_u64).and_then(|id| u16::try_from(id).ok()).filter(|id| *id > 0),
+        id: body
+            .get("id")
+            .and_then(Value::as_u64)
+            .and_then(|id| u16::try_from(id).ok())
+            .filter(|id| *id > 0),
         uid: text(body, "/k8s-uid").to_owned(),
         container_interface: text(body, "/container-interface-name").to_owned(),
         interface: text(body, "/interface-name").to_owned(),
@@ -159,7 +201,12 @@ fn read_spec(body: &Value) -> Result<EndpointSpec, String> {
         ipv6,
         labels: labels.filter_map(Value::as_str).map(str::to_owned).collect(),
         legacy_identifiers: body.get("disable-legacy-identifiers").and_then(Value::as_bool) != Some(true),
-        ..EndpointSpec::new(text(body, "/k8s-namespace"), text(body, "/k8s-pod-name"), text(body, "/container-id"), Ipv4Addr::UNSPECIFIED)
+        ..EndpointSpec::new(
+            text(body, "/k8s-namespace"),
+            text(body, "/k8s-pod-name"),
+            text(body, "/container-id"),
+            Ipv4Addr::UNSPECIFIED,
+        )
     })
 }
 
@@ -187,7 +234,9 @@ async fn delete(agent: &AgentShared, id: &str) -> Response<Body> {
 fn remove(agent: &AgentShared, id: u16) -> Response<Body> {
     match agent.state().registry.by_id.get(&id) {
         None => return refuse(404, "endpoint not found"),
-        Some(endpoint) if endpoint.reserved.is_some() => return refuse(400, "endpoint may not be associated reserved labels"),
+        Some(endpoint) if endpoint.reserved.is_some() => {
+            return refuse(400, "endpoint may not be associated reserved labels");
+        }
         Some(_) => {}
     }
     match agent.remove(id).map(|endpoint| endpoint.spec.cleanup_errors) {
@@ -198,13 +247,21 @@ fn remove(agent: &AgentShared, id: u16) -> Response<Body> {
 }
 
 async fn delete_container(agent: &AgentShared, call: &Call) -> Response<Body> {
-    let container = call.json().map(|body| text(&body, "/container-id").to_owned()).unwrap_or_default();
+    let container = call
+        .json()
+        .map(|body| text(&body, "/container-id").to_owned())
+        .unwrap_or_default();
     let found = {
         let state = agent.state();
         if let Some(refusal) = closed(&state) {
             return refusal;
         }
-        state.registry.by_id.values().find(|endpoint| endpoint.spec.container_id == container).map(|endpoint| endpoint.id)
+        state
+            .registry
+            .by_id
+            .values()
+            .find(|endpoint| endpoint.spec.container_id == container)
+            .map(|endpoint| endpoint.id)
     };
     match found {
         _ if container.is_empty() => refuse(400, "invalid container id"),
@@ -245,18 +302,34 @@ fn about(agent: &AgentShared, state: &State, show: impl FnOnce(&About<'_>) -> Va
 
 fn healthz(agent: &AgentShared, call: &Call) -> Response<Body> {
     let brief = call.header("brief").eq_ignore_ascii_case("true");
-    json_line(200, &about(agent, &agent.state(), if brief { model::healthz_brief } else { model::healthz }))
+    json_line(
+        200,
+        &about(
+            agent,
+            &agent.state(),
+            if brief {
+                model::healthz_brief
+            } else {
+                model::healthz
+            },
+        ),
+    )
 }
 
 fn ip(agent: &AgentShared, call: &Call) -> Response<Body> {
     let query = query_pairs(&call.query);
-    let wanted = query.iter().find(|(name, _)| name == "cidr").map(|(_, value)| value.as_str());
+    let wanted = query
+        .iter()
+        .find(|(name, _)| name == "cidr")
+        .map(|(_, value)| value.as_str());
     let entries = match wanted {
         None => ipcache(agent, |_| true),
         Some(text) => {
             let range = text.parse::<Cidr>().ok();
             // IPv6 is asked for one address at a time.
-            let single = text.strip_suffix("/128").and_then(|address| address.parse::<Ipv6Addr>().ok());
+            let single = text
+                .strip_suffix("/128")
+                .and_then(|address| address.parse::<Ipv6Addr>().ok());
             if range.is_none() && single.is_none() {
                 return refuse(400, format!("invalid CIDR address: {text}"));
             }
@@ -266,5 +339,9 @@ fn ip(agent: &AgentShared, call: &Call) -> Response<Body> {
             })
         }
     };
-    if entries.is_empty() { empty(404) } else { json_line(200, &entries.into()) }
+    if entries.is_empty() {
+        empty(404)
+    } else {
+        json_line(200, &entries.into())
+    }
 }

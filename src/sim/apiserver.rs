@@ -90,7 +90,10 @@ impl Default for ApiOptions {
 
 impl std::fmt::Debug for ApiOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ApiOptions").field("kubernetes_version", &self.kubernetes_version).field("history", &self.history).finish_non_exhaustive()
+        f.debug_struct("ApiOptions")
+            .field("kubernetes_version", &self.kubernetes_version)
+            .field("history", &self.history)
+            .finish_non_exhaustive()
     }
 }
 
@@ -132,11 +135,19 @@ impl RequestLog {
     }
 
     pub(crate) fn take(&self) -> Vec<RequestRecord> {
-        std::mem::take(&mut *lock(&self.0)).iter().map(Entry::record).collect()
+        std::mem::take(&mut *lock(&self.0))
+            .iter()
+            .map(Entry::record)
+            .collect()
     }
 
     /// Logs a call, and its answer once it is there.
-    pub(crate) async fn logged(&self, at: Timestamp, call: Call, serve: impl AsyncFnOnce(Call) -> Answer) -> Answer {
+    pub(crate) async fn logged(
+        &self,
+        at: Timestamp,
+        call: Call,
+        serve: impl AsyncFnOnce(Call) -> Answer,
+    ) -> Answer {
         let record = RequestRecord {
             at,
             method: call.method.to_string(),
@@ -147,7 +158,11 @@ impl RequestLog {
             status: 0,
             bytes: 0,
         };
-        let entry = Entry { record, status: Arc::default(), bytes: Arc::default() };
+        let entry = Entry {
+            record,
+            status: Arc::default(),
+            bytes: Arc::default(),
+        };
         let (status, bytes) = (entry.status.clone(), entry.bytes.clone());
         lock(&self.0).push(entry);
         let response = serve(call).await?;
@@ -159,7 +174,10 @@ impl RequestLog {
             return Ok(hyper::Response::from_parts(parts, body));
         }
         let counted = body.map_frame(move |frame| {
-            bytes.fetch_add(frame.data_ref().map_or(0, |data| data.len() as u64), Ordering::SeqCst);
+            bytes.fetch_add(
+                frame.data_ref().map_or(0, |data| data.len() as u64),
+                Ordering::SeqCst,
+            );
             frame
         });
         Ok(hyper::Response::from_parts(parts, counted.boxed_unsync()))
@@ -169,7 +187,11 @@ impl RequestLog {
 impl Entry {
     fn record(&self) -> RequestRecord {
         let status = u16::try_from(self.status.load(Ordering::SeqCst)).unwrap_or_default();
-        RequestRecord { status, bytes: self.bytes.load(Ordering::SeqCst), ..self.record.clone() }
+        RequestRecord {
+            status,
+            bytes: self.bytes.load(Ordering::SeqCst),
+            ..self.record.clone()
+        }
     }
 }
 
@@ -337,13 +359,25 @@ impl ApiServer {
     /// As the API server refuses.
     pub fn create(&self, resource: &'static Resource, object: Value) -> Result<Value, Status> {
         let namespace = text(&object, "/metadata/namespace").to_owned();
-        let namespace = if resource.namespaced && namespace.is_empty() { "default" } else { namespace.as_str() };
-        self.0.lifecycle.create(resource, namespace, super::watch::stored(resource, &object), Author::Setup, false)
+        let namespace = if resource.namespaced && namespace.is_empty() {
+            "default"
+        } else {
+            namespace.as_str()
+        };
+        self.0.lifecycle.create(
+            resource,
+            namespace,
+            super::watch::stored(resource, &object),
+            Author::Setup,
+            false,
+        )
     }
 
     /// Puts an object as it is, however malformed; it needs no metadata.
     pub fn insert_raw(&self, resource: &'static Resource, namespace: &str, name: &str, object: Value) {
-        self.0.lifecycle.create_raw(resource, &key(namespace, name), object);
+        self.0
+            .lifecycle
+            .create_raw(resource, &key(namespace, name), object);
     }
 
     /// Reads an object.
@@ -351,18 +385,34 @@ impl ApiServer {
     /// # Errors
     /// 404 if it is not there.
     pub fn get(&self, resource: &'static Resource, namespace: &str, name: &str) -> Result<Value, Status> {
-        let object = self.0.lifecycle.store.get(resource.storage, &key(namespace, name));
-        object.map(|object| super::watch::shown(resource, &object)).ok_or_else(|| Status::not_found(resource, name))
+        let object = self
+            .0
+            .lifecycle
+            .store
+            .get(resource.storage, &key(namespace, name));
+        object
+            .map(|object| super::watch::shown(resource, &object))
+            .ok_or_else(|| Status::not_found(resource, name))
     }
 
     /// The objects of a namespace (empty: all) that both selectors match.
     ///
     /// # Errors
     /// 400 for a selector that cannot be read.
-    pub fn list(&self, resource: &'static Resource, namespace: &str, fields: &str, labels: &str) -> Result<Vec<Value>, Status> {
+    pub fn list(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        fields: &str,
+        labels: &str,
+    ) -> Result<Vec<Value>, Status> {
         let selector = Selector::parse(resource, namespace, fields, labels)?;
         let (objects, _) = self.0.lifecycle.store.snapshot(resource.storage);
-        Ok(objects.values().filter(|object| selector.matches(object)).map(|object| super::watch::shown(resource, object)).collect())
+        Ok(objects
+            .values()
+            .filter(|object| selector.matches(object))
+            .map(|object| super::watch::shown(resource, object))
+            .collect())
     }
 
     /// Replaces an object (not its status, where that is a subresource). A resource version in it is a precondition.
@@ -370,18 +420,29 @@ impl ApiServer {
     /// # Errors
     /// 404, or 409 for another version.
     pub fn update(&self, resource: &'static Resource, object: &Value) -> Result<Value, Status> {
-        let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
-        self.0.lifecycle.change(resource, namespace, name, false, false, |old| {
-            *old = object.clone();
-            Ok(())
-        })
+        let (namespace, name) = (
+            text(object, "/metadata/namespace"),
+            text(object, "/metadata/name"),
+        );
+        self.0
+            .lifecycle
+            .change(resource, namespace, name, false, false, |old| {
+                *old = object.clone();
+                Ok(())
+            })
     }
 
     /// Merges into an object outside its status.
     ///
     /// # Errors
     /// 404, or 409 for another version.
-    pub fn patch_merge(&self, resource: &'static Resource, namespace: &str, name: &str, patch: &Value) -> Result<Value, Status> {
+    pub fn patch_merge(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, Status> {
         self.merge(resource, namespace, name, patch, false)
     }
 
@@ -389,22 +450,49 @@ impl ApiServer {
     ///
     /// # Errors
     /// 404.
-    pub fn patch_status_merge(&self, resource: &'static Resource, namespace: &str, name: &str, status: &Value) -> Result<Value, Status> {
-        self.merge(resource, namespace, name, &serde_json::json!({ "status": status }), resource.status)
+    pub fn patch_status_merge(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        status: &Value,
+    ) -> Result<Value, Status> {
+        self.merge(
+            resource,
+            namespace,
+            name,
+            &serde_json::json!({ "status": status }),
+            resource.status,
+        )
     }
 
-    fn merge(&self, resource: &'static Resource, namespace: &str, name: &str, patch: &Value, status: bool) -> Result<Value, Status> {
-        self.0.lifecycle.change(resource, namespace, name, status, false, |old| {
-            patch::apply(old, patch, Style::Merge);
-            Ok(())
-        })
+    fn merge(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+        status: bool,
+    ) -> Result<Value, Status> {
+        self.0
+            .lifecycle
+            .change(resource, namespace, name, status, false, |old| {
+                patch::apply(old, patch, Style::Merge);
+                Ok(())
+            })
     }
 
     /// Deletes an object.
     ///
     /// # Errors
     /// 404, or 409 for a precondition.
-    pub fn delete(&self, resource: &'static Resource, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Deletion, Status> {
+    pub fn delete(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deletion, Status> {
         self.0.lifecycle.delete(resource, namespace, name, options)
     }
 
@@ -431,7 +519,13 @@ async fn serve(shared: Weak<Shared>, call: Call) -> Answer {
     let answer = log
         .logged(at, call, async move |call| {
             let faults = shared.faults.clone();
-            faults.serve(call, |call| Box::pin(async move { Ok(routes::route(&shared, &call)) }), |code| Ok(routes::refuse(&Status::for_code(code)))).await
+            faults
+                .serve(
+                    call,
+                    |call| Box::pin(async move { Ok(routes::route(&shared, &call)) }),
+                    |code| Ok(routes::refuse(&Status::for_code(code))),
+                )
+                .await
         })
         .await;
     pulse.beat();

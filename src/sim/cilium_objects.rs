@@ -19,7 +19,9 @@ pub(crate) fn write_cilium_node(agent: &AgentShared) {
         let state = agent.state();
         (state.health_ip, state.ipam.cidr)
     };
-    let pair = |address: Option<std::net::Ipv4Addr>| address.map_or_else(|| json!({}), |address| json!({"ipv4": address.to_string()}));
+    let pair = |address: Option<std::net::Ipv4Addr>| {
+        address.map_or_else(|| json!({}), |address| json!({"ipv4": address.to_string()}))
+    };
     let spec = json!({
         "addresses": [
             {"ip": agent.node_ip.to_string(), "type": "InternalIP"},
@@ -64,17 +66,18 @@ fn writes_endpoints(agent: &AgentShared) -> bool {
 
 /// Writes the CiliumEndpoint of an endpoint whose pod was found; one of that name is adopted, old owner and all.
 pub(crate) fn write_cilium_endpoint(agent: &AgentShared, id: u16, pod: &Value) {
-    let Some(endpoint) = agent.state().registry.by_id.get(&id).cloned() else { return };
+    let Some(endpoint) = agent.state().registry.by_id.get(&id).cloned() else {
+        return;
+    };
     if !writes_endpoints(agent) {
         return;
     }
     let (namespace, name) = (&endpoint.spec.namespace, &endpoint.spec.pod);
-    let uid = if endpoint.spec.uid.is_empty() { text(pod, "/metadata/uid").to_owned() } else { endpoint.spec.uid.clone() };
     let object = json!({
         "metadata": {
             "name": name, "namespace": namespace, "generation": 1,
             "labels": pod.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({})),
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": endpoint.spec.uid}],
         },
         "status": status(agent, &endpoint),
     });
@@ -85,16 +88,23 @@ pub(crate) fn write_cilium_endpoint(agent: &AgentShared, id: u16, pod: &Value) {
     });
     if let (Ok(written), Some(endpoint)) = (written, agent.state().registry.by_id.get_mut(&id)) {
         endpoint.cep_uid = Some(text(&written, "/metadata/uid").to_owned());
-        endpoint.spec.uid = uid;
     }
 }
 
 /// Deletes the CiliumEndpoint of an endpoint that was removed, if it is still that one.
 pub(crate) fn delete_cilium_endpoint(agent: &AgentShared, endpoint: &Endpoint) {
     if endpoint.cep_uid.is_some() {
-        let options = DeleteOptions { uid: endpoint.cep_uid.clone(), ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            uid: endpoint.cep_uid.clone(),
+            ..DeleteOptions::default()
+        };
         // Gone with its pod already, or another's by now.
-        let _ = agent.api.delete(&CILIUM_ENDPOINTS, &endpoint.spec.namespace, &endpoint.spec.pod, &options);
+        let _ = agent.api.delete(
+            &CILIUM_ENDPOINTS,
+            &endpoint.spec.namespace,
+            &endpoint.spec.pod,
+            &options,
+        );
     }
 }
 
@@ -106,14 +116,28 @@ pub(crate) async fn resync(agent: Weak<AgentShared>, interval: Duration) {
         if !writes_endpoints(&agent) {
             continue;
         }
-        let written: Vec<Endpoint> = agent.state().registry.by_id.values().filter(|endpoint| endpoint.cep_uid.is_some()).cloned().collect();
+        let written: Vec<Endpoint> = agent
+            .state()
+            .registry
+            .by_id
+            .values()
+            .filter(|endpoint| endpoint.cep_uid.is_some())
+            .cloned()
+            .collect();
         for endpoint in written {
             let spec = &endpoint.spec;
-            if agent.api.get(&CILIUM_ENDPOINTS, &spec.namespace, &spec.pod).is_ok() {
+            if agent
+                .api
+                .get(&CILIUM_ENDPOINTS, &spec.namespace, &spec.pod)
+                .is_ok()
+            {
                 continue;
             }
             // Labels are the pod's last ones; they matter to nobody here.
-            let pod = agent.api.get(&PODS, &spec.namespace, &spec.pod).unwrap_or_default();
+            let pod = agent
+                .api
+                .get(&PODS, &spec.namespace, &spec.pod)
+                .unwrap_or_default();
             if let Some(endpoint) = agent.state().registry.by_id.get_mut(&endpoint.id) {
                 endpoint.cep_failures += 1;
             }
@@ -126,8 +150,15 @@ pub(crate) async fn resync(agent: Weak<AgentShared>, interval: Duration) {
 pub(crate) fn ipcache(agent: &AgentShared, matches: impl Fn(std::net::IpAddr) -> bool) -> Vec<Value> {
     let mut entries = Vec::new();
     for object in agent.api.list(&CILIUM_ENDPOINTS, "", "", "").unwrap_or_default() {
-        let pairs = object.pointer("/status/networking/addressing").and_then(Value::as_array).into_iter().flatten();
-        for address in pairs.flat_map(|pair| [text(pair, "/ipv4"), text(pair, "/ipv6")]).filter_map(|ip| ip.parse::<std::net::IpAddr>().ok()) {
+        let pairs = object
+            .pointer("/status/networking/addressing")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        for address in pairs
+            .flat_map(|pair| [text(pair, "/ipv4"), text(pair, "/ipv6")])
+            .filter_map(|ip| ip.parse::<std::net::IpAddr>().ok())
+        {
             if matches(address) {
                 entries.push(json!({
                     "cidr": format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 }),

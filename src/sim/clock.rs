@@ -28,7 +28,10 @@ impl Clock {
     /// A clock that shows `epoch` now.
     #[must_use]
     pub fn starting_at(epoch: Timestamp) -> Self {
-        Self { epoch, start: Instant::now() }
+        Self {
+            epoch,
+            start: Instant::now(),
+        }
     }
 
     /// The simulated time.
@@ -44,11 +47,6 @@ pub(crate) fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// RFC 3339 with microseconds, as `metav1.MicroTime`.
-pub(crate) fn micros(at: Timestamp) -> String {
-    at.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
-}
-
 /// RFC 3339 with milliseconds, as go-openapi's `strfmt.DateTime`.
 pub(crate) fn millis(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
@@ -61,7 +59,11 @@ pub(crate) fn go_duration(duration: Duration) -> String {
         let digits = unit.to_string().len() - 1;
         let fraction = format!("{:0digits$}", value % unit);
         let fraction = fraction.trim_end_matches('0');
-        if fraction.is_empty() { format!("{}{suffix}", value / unit) } else { format!("{}.{fraction}{suffix}", value / unit) }
+        if fraction.is_empty() {
+            format!("{}{suffix}", value / unit)
+        } else {
+            format!("{}.{fraction}{suffix}", value / unit)
+        }
     };
     match nanos {
         0 => "0s".to_owned(),
@@ -85,12 +87,17 @@ pub(crate) struct Random(AtomicU64);
 
 impl Random {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self(AtomicU64::new(seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())))
+        Self(AtomicU64::new(
+            seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
+        ))
     }
 
     /// SplitMix64: good enough for names, and needs no dependency.
     pub(crate) fn next(&self) -> u64 {
-        let mut z = self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self
+            .0
+            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
+            .wrapping_add(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
@@ -115,7 +122,14 @@ impl Random {
     pub(crate) fn uuid(&self) -> String {
         let h = self.hex(32);
         let variant = ['8', '9', 'a', 'b'][usize::try_from(self.below(4)).unwrap_or_default()];
-        format!("{}-{}-4{}-{variant}{}-{}", &h[..8], &h[8..12], &h[13..16], &h[17..20], &h[20..])
+        format!(
+            "{}-{}-4{}-{variant}{}-{}",
+            &h[..8],
+            &h[8..12],
+            &h[13..16],
+            &h[17..20],
+            &h[20..]
+        )
     }
 
     /// A suffix as the API server appends it to `generateName`: no vowels, no look-alikes.

@@ -146,7 +146,12 @@ impl Cluster {
             let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}, "status": {"phase": "Active"}});
             api.create(&NAMESPACES, object).map_err(io::Error::other)?;
         }
-        Ok(Self(Arc::new(Inner { api, pulse, nodes: Mutex::default(), tasks: Mutex::default() })))
+        Ok(Self(Arc::new(Inner {
+            api,
+            pulse,
+            nodes: Mutex::default(),
+            tasks: Mutex::default(),
+        })))
     }
 
     /// The API server's base URL.
@@ -164,7 +169,16 @@ impl Cluster {
     /// A kubeconfig for the first of the API server's tokens.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        let token = self.0.api.0.options.tokens.keys().next().cloned().unwrap_or_default();
+        let token = self
+            .0
+            .api
+            .0
+            .options
+            .tokens
+            .keys()
+            .next()
+            .cloned()
+            .unwrap_or_default();
         self.kubeconfig_for(&token)
     }
 
@@ -198,16 +212,38 @@ impl Cluster {
                 "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}],
             },
         });
-        api.create(&NODES, object).map_err(|status| io::Error::new(io::ErrorKind::AlreadyExists, status))?;
+        api.create(&NODES, object)
+            .map_err(|status| io::Error::new(io::ErrorKind::AlreadyExists, status))?;
         let now = self.now();
-        let started = options.agent_started.unwrap_or_else(|| now.checked_sub(jiff::SignedDuration::from_secs(600)).unwrap_or(now));
+        let started = options.agent_started.unwrap_or_else(|| {
+            now.checked_sub(jiff::SignedDuration::from_secs(600))
+                .unwrap_or(now)
+        });
         let (name, node_ip) = (options.name, options.node_ip);
-        let agent = Agent::launch(&name, node_ip, options.pod_cidr, options.agent, api.clone(), &options.socket_dir, started)?;
+        let agent = Agent::launch(
+            &name,
+            node_ip,
+            options.pod_cidr,
+            options.agent,
+            api.clone(),
+            &options.socket_dir,
+            started,
+        )?;
         let kubelet = Kubelet::launch(&name, node_ip, api.clone(), agent.clone(), options.kubelet);
         if options.with_agent_pod {
-            lock(&self.0.tasks).spawn(workload::run_agent_pod(api, agent.clone(), name.clone(), options.agent_restart_time));
+            lock(&self.0.tasks).spawn(workload::run_agent_pod(
+                api,
+                agent.clone(),
+                name.clone(),
+                options.agent_restart_time,
+            ));
         }
-        let node = Node { name: name.clone(), socket_dir: options.socket_dir, agent, kubelet };
+        let node = Node {
+            name: name.clone(),
+            socket_dir: options.socket_dir,
+            agent,
+            kubelet,
+        };
         lock(&self.0.nodes).insert(name, node.clone());
         Ok(node)
     }
@@ -238,15 +274,25 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails if it does not come to hold.
-    pub async fn wait_for(&self, what: &str, condition: impl FnMut(&Self) -> bool) -> Result<(), WaitTimedOut> {
-        self.wait_for_within(Duration::from_secs(30), what, condition).await
+    pub async fn wait_for(
+        &self,
+        what: &str,
+        condition: impl FnMut(&Self) -> bool,
+    ) -> Result<(), WaitTimedOut> {
+        self.wait_for_within(Duration::from_secs(30), what, condition)
+            .await
     }
 
     /// As [`Cluster::wait_for`], with another limit.
     ///
     /// # Errors
     /// Fails if it does not come to hold.
-    pub async fn wait_for_within(&self, limit: Duration, what: &str, mut condition: impl FnMut(&Self) -> bool) -> Result<(), WaitTimedOut> {
+    pub async fn wait_for_within(
+        &self,
+        limit: Duration,
+        what: &str,
+        mut condition: impl FnMut(&Self) -> bool,
+    ) -> Result<(), WaitTimedOut> {
         let mut beats = self.0.pulse.subscribe();
         let holds = async {
             loop {
@@ -257,7 +303,12 @@ impl Cluster {
                 }
             }
         };
-        tokio::time::timeout(limit, holds).await.map_err(|_| WaitTimedOut { what: what.to_owned(), waited: limit })
+        tokio::time::timeout(limit, holds)
+            .await
+            .map_err(|_| WaitTimedOut {
+                what: what.to_owned(),
+                waited: limit,
+            })
     }
 
     /// Stops everything; sockets are unlinked.

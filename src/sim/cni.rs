@@ -30,13 +30,19 @@ pub(crate) struct Sandbox {
 pub(crate) async fn add(agent: &Agent, pod: &Value, timeout: Duration) -> Result<Sandbox, String> {
     let container_id = agent.0.api.0.lifecycle.random.hex(64);
     let failed = |why: &str| {
-        format!("rpc error: code = Unknown desc = failed to setup network for sandbox \"{container_id}\": plugin type=\"cilium-cni\" failed (add): {why}")
+        format!(
+            "rpc error: code = Unknown desc = failed to setup network for sandbox \"{container_id}\": plugin type=\"cilium-cni\" failed (add): {why}"
+        )
     };
     let owner = key(text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
     let addresses = allocate(agent, pod, &owner).map_err(|why| failed(&why))?;
     let outcome = put(agent, pod, &container_id, &addresses, timeout).await;
     match outcome {
-        Ok(()) => Ok(Sandbox { container_id, interface: "eth0".to_owned(), addresses }),
+        Ok(()) => Ok(Sandbox {
+            container_id,
+            interface: "eth0".to_owned(),
+            addresses,
+        }),
         Err(why) => {
             let mut state = agent.0.state();
             for address in addresses {
@@ -49,9 +55,15 @@ pub(crate) async fn add(agent: &Agent, pod: &Value, timeout: Duration) -> Result
 
 fn allocate(agent: &Agent, pod: &Value, owner: &str) -> Result<Vec<IpAddr>, String> {
     let mut state = agent.0.state();
-    let fixed = pod.pointer("/metadata/annotations").and_then(|all| all.get(IP_ANNOTATION)).and_then(Value::as_str);
+    let fixed = pod
+        .pointer("/metadata/annotations")
+        .and_then(|all| all.get(IP_ANNOTATION))
+        .and_then(Value::as_str);
     if let Some(fixed) = fixed {
-        let addresses: Vec<IpAddr> = fixed.split(',').filter_map(|address| address.trim().parse().ok()).collect();
+        let addresses: Vec<IpAddr> = fixed
+            .split(',')
+            .filter_map(|address| address.trim().parse().ok())
+            .collect();
         for address in &addresses {
             state.ipam.claim(*address, owner);
         }
@@ -63,7 +75,13 @@ fn allocate(agent: &Agent, pod: &Value, owner: &str) -> Result<Vec<IpAddr>, Stri
     }
 }
 
-async fn put(agent: &Agent, pod: &Value, container_id: &str, addresses: &[IpAddr], timeout: Duration) -> Result<(), String> {
+async fn put(
+    agent: &Agent,
+    pod: &Value,
+    container_id: &str,
+    addresses: &[IpAddr],
+    timeout: Duration,
+) -> Result<(), String> {
     let mut addressing = json!({});
     for address in addresses {
         addressing[if address.is_ipv4() { "ipv4" } else { "ipv6" }] = address.to_string().into();
@@ -76,7 +94,14 @@ async fn put(agent: &Agent, pod: &Value, container_id: &str, addresses: &[IpAddr
         "state": "waiting-for-identity", "sync-build-endpoint": true, "addressing": addressing,
     });
     let reply = ask(agent, Method::PUT, "/v1/endpoint/cilium-local:0", &body, timeout).await?;
-    if reply.status == 201 { Ok(()) } else { Err(format!("unable to create endpoint: {}", put_error(agent.version(), &reply))) }
+    if reply.status == 201 {
+        Ok(())
+    } else {
+        Err(format!(
+            "unable to create endpoint: {}",
+            put_error(agent.version(), &reply)
+        ))
+    }
 }
 
 /// CNI DEL. An endpoint that is gone is fine.
@@ -86,34 +111,67 @@ pub(crate) async fn del(agent: &Agent, sandbox: &Sandbox, timeout: Duration) -> 
     } else {
         format!("cni-attachment-id:{}:{}", sandbox.container_id, sandbox.interface)
     };
-    let reply = ask(agent, Method::DELETE, &format!("/v1/endpoint/{id}"), &Value::Null, timeout).await?;
+    let reply = ask(
+        agent,
+        Method::DELETE,
+        &format!("/v1/endpoint/{id}"),
+        &Value::Null,
+        timeout,
+    )
+    .await?;
     match reply.status {
         200 | 206 | 404 => Ok(()),
-        code => Err(format!("[DELETE /endpoint/{{id}}][{code}] {}", String::from_utf8_lossy(&reply.body).trim())),
+        code => Err(format!(
+            "[DELETE /endpoint/{{id}}][{code}] {}",
+            String::from_utf8_lossy(&reply.body).trim()
+        )),
     }
 }
 
 /// The sandbox of a pod as the agent knows it.
 pub(crate) fn find(agent: &Agent, pod: &str, uid: &str) -> Option<Sandbox> {
     let state = agent.0.state();
-    let of_pod = |spec: &EndpointSpec| spec.pod_key() == pod && (spec.uid.is_empty() || spec.uid == uid);
-    let spec = &state.registry.by_id.values().find(|endpoint| endpoint.reserved.is_none() && of_pod(&endpoint.spec))?.spec;
+    let of_pod = |spec: &EndpointSpec| spec.pod_key() == pod && spec.uid == uid;
+    let spec = &state
+        .registry
+        .by_id
+        .values()
+        .find(|endpoint| endpoint.reserved.is_none() && of_pod(&endpoint.spec))?
+        .spec;
     Some(Sandbox {
         container_id: spec.container_id.clone(),
         interface: spec.container_interface.clone(),
-        addresses: spec.ipv4.map(IpAddr::V4).into_iter().chain(spec.ipv6.map(IpAddr::V6)).collect(),
+        addresses: spec
+            .ipv4
+            .map(IpAddr::V4)
+            .into_iter()
+            .chain(spec.ipv6.map(IpAddr::V6))
+            .collect(),
     })
 }
 
-async fn ask(agent: &Agent, method: Method, uri: &str, body: &Value, timeout: Duration) -> Result<Reply, String> {
+async fn ask(
+    agent: &Agent,
+    method: Method,
+    uri: &str,
+    body: &Value,
+    timeout: Duration,
+) -> Result<Reply, String> {
     let headers = [(USER_AGENT, "cilium-cni")];
     let body = (!body.is_null()).then_some(body);
-    match tokio::time::timeout(timeout, call(Peer::Unix(agent.socket()), method, uri, &headers, body)).await {
+    match tokio::time::timeout(
+        timeout,
+        call(Peer::Unix(agent.socket()), method, uri, &headers, body),
+    )
+    .await
+    {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(error)) => Err(match error.kind() {
             io::ErrorKind::NotFound => no_agent("no such file or directory"),
             io::ErrorKind::ConnectionRefused => no_agent("connection refused"),
-            _ => format!("unable to create endpoint: Put \"http://localhost/v1/endpoint/cilium-local:0\": {error}"),
+            _ => format!(
+                "unable to create endpoint: Put \"http://localhost/v1/endpoint/cilium-local:0\": {error}"
+            ),
         }),
         Err(_) => Err("unable to create endpoint: Cilium API client timeout exceeded".to_owned()),
     }
@@ -141,7 +199,9 @@ fn put_error(version: AgentVersion, reply: &Reply) -> String {
         429 => "[PUT /endpoint/{id}][429] putEndpointIdTooManyRequests".to_owned(),
         500 => format!("[PUT /endpoint/{{id}}][500] putEndpointIdFailed {payload}"),
         503 => "[PUT /endpoint/{id}][503] putEndpointIdServiceUnavailable".to_owned(),
-        _ => format!("response status code does not match any response statuses defined for this endpoint in the swagger spec (status {code}): {{}}"),
+        _ => format!(
+            "response status code does not match any response statuses defined for this endpoint in the swagger spec (status {code}): {{}}"
+        ),
     }
 }
 
@@ -153,7 +213,11 @@ mod tests {
 
     #[test]
     fn the_refusal_is_worded_by_the_plugins_version() {
-        let reply = Reply { status: 400, headers: HeaderMap::new(), body: "\"IP ipv4:10.244.1.12 is already in use\"\n".into() };
+        let reply = Reply {
+            status: 400,
+            headers: HeaderMap::new(),
+            body: "\"IP ipv4:10.244.1.12 is already in use\"\n".into(),
+        };
         assert_eq!(
             put_error(AgentVersion::V1_20, &reply),
             "[PUT /endpoint/{id}][400] putEndpointIdInvalid \"IP ipv4:10.244.1.12 is already in use\""

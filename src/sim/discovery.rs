@@ -7,8 +7,16 @@ use serde_json::{Value, json};
 use super::resource::{RESOURCES, Resource};
 
 /// Answers a discovery path, or `None` if it is none.
-pub(crate) fn answer(path: &str, version: &str, address: &str, served: impl Fn(&Resource) -> bool) -> Option<Value> {
-    let resources: Vec<&Resource> = RESOURCES.into_iter().filter(|resource| served(resource)).collect();
+pub(crate) fn answer(
+    path: &str,
+    version: &str,
+    address: &str,
+    served: impl Fn(&Resource) -> bool,
+) -> Option<Value> {
+    let resources: Vec<&Resource> = RESOURCES
+        .into_iter()
+        .filter(|resource| served(resource))
+        .collect();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
         ["version"] => Some(version_info(version)),
@@ -17,7 +25,11 @@ pub(crate) fn answer(path: &str, version: &str, address: &str, served: impl Fn(&
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
         })),
         ["apis"] => {
-            let mut groups: Vec<&str> = resources.iter().map(|r| r.group).filter(|group| !group.is_empty()).collect();
+            let mut groups: Vec<&str> = resources
+                .iter()
+                .map(|r| r.group)
+                .filter(|group| !group.is_empty())
+                .collect();
             groups.dedup();
             groups.sort_unstable();
             groups.dedup();
@@ -46,18 +58,36 @@ fn version_info(version: &str) -> Value {
 }
 
 fn group(resources: &[&Resource], name: &str) -> Value {
-    let mut versions: Vec<&str> = resources.iter().filter(|r| r.group == name).map(|r| r.version).collect();
+    let mut versions: Vec<&str> = resources
+        .iter()
+        .filter(|r| r.group == name)
+        .map(|r| r.version)
+        .collect();
     versions.sort_by_key(|version| version.contains("alpha"));
     versions.dedup();
-    let versions: Vec<Value> =
-        versions.into_iter().map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version})).collect();
+    let versions: Vec<Value> = versions
+        .into_iter()
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
 
 fn list(resources: &[&Resource], group: &str, version: &str) -> Option<Value> {
     let mut entries = Vec::new();
-    for resource in resources.iter().filter(|r| r.group == group && r.version == version) {
-        let verbs = json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
+    for resource in resources
+        .iter()
+        .filter(|r| r.group == group && r.version == version)
+    {
+        let verbs = json!([
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch"
+        ]);
         let mut entry = json!({
             "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs,
         });
@@ -75,6 +105,12 @@ fn list(resources: &[&Resource], group: &str, version: &str) -> Option<Value> {
     if entries.is_empty() {
         return None;
     }
-    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}))
+    let version = if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    };
+    Some(
+        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}),
+    )
 }

@@ -69,7 +69,13 @@ struct KubeletShared {
 }
 
 impl Kubelet {
-    pub(crate) fn launch(node: &str, node_ip: IpAddr, api: ApiServer, agent: Agent, options: KubeletOptions) -> Self {
+    pub(crate) fn launch(
+        node: &str,
+        node_ip: IpAddr,
+        api: ApiServer,
+        agent: Agent,
+        options: KubeletOptions,
+    ) -> Self {
         let recorder = Recorder::new(api.clone(), node);
         let shared = Arc::new(KubeletShared {
             node: node.to_owned(),
@@ -96,7 +102,9 @@ impl Kubelet {
     /// The container id of the sandbox that a pod has.
     #[must_use]
     pub fn sandbox_of(&self, pod_uid: &str) -> Option<String> {
-        lock(&self.0.sandboxes).get(pod_uid).map(|sandbox| sandbox.container_id.clone())
+        lock(&self.0.sandboxes)
+            .get(pod_uid)
+            .map(|sandbox| sandbox.container_id.clone())
     }
 
     /// Stops for good, as a node does that lost power.
@@ -114,7 +122,11 @@ async fn run(shared: Arc<KubeletShared>) {
     let mut cursor = 0;
     loop {
         changed.mark_unchanged();
-        let pods: Vec<Arc<Value>> = match store.changes_since(PODS.storage, cursor).ok().filter(|_| cursor > 0) {
+        let pods: Vec<Arc<Value>> = match store
+            .changes_since(PODS.storage, cursor)
+            .ok()
+            .filter(|_| cursor > 0)
+        {
             Some((changes, revision)) => {
                 cursor = revision;
                 changes.into_iter().map(|change| change.object).collect()
@@ -127,7 +139,10 @@ async fn run(shared: Arc<KubeletShared>) {
                 objects.into_values().collect()
             }
         };
-        for pod in pods.iter().filter(|pod| text(pod, "/spec/nodeName") == shared.node) {
+        for pod in pods
+            .iter()
+            .filter(|pod| text(pod, "/spec/nodeName") == shared.node)
+        {
             let uid = text(pod, "/metadata/uid").to_owned();
             if let Some(wake) = known.get(&uid) {
                 wake.notify_one();
@@ -178,11 +193,17 @@ impl Worker {
             }
             let finished = matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed");
             let host_network = pod.pointer("/spec/hostNetwork").and_then(Value::as_bool) == Some(true);
-            let has_sandbox = lock(&self.kubelet.sandboxes).contains_key(&self.uid) || !text(&pod, "/status/podIP").is_empty();
+            let has_sandbox = lock(&self.kubelet.sandboxes).contains_key(&self.uid)
+                || !text(&pod, "/status/podIP").is_empty();
             if finished || has_sandbox {
                 self.wake.notified().await;
             } else if host_network {
-                self.write(&pod_status::running(&pod, self.kubelet.node_ip, &[self.kubelet.node_ip], self.kubelet.api.clock().now()));
+                self.write(&pod_status::running(
+                    &pod,
+                    self.kubelet.node_ip,
+                    &[self.kubelet.node_ip],
+                    self.kubelet.api.clock().now(),
+                ));
             } else if Instant::now() < next_try {
                 tokio::select! {
                     () = tokio::time::sleep_until(next_try) => {}
@@ -208,7 +229,10 @@ impl Worker {
 
     fn write(&self, status: &Value) {
         // The pod may be gone by now.
-        let _ = self.kubelet.api.patch_status_merge(&PODS, &self.namespace, &self.name, status);
+        let _ = self
+            .kubelet
+            .api
+            .patch_status_merge(&PODS, &self.namespace, &self.name, status);
     }
 
     fn event(&self, pod: &Value, field: &str, kind: &str, reason: &str, message: &str) {
@@ -232,17 +256,46 @@ impl Worker {
                 if !kubelet.options.start_delay.is_zero() {
                     self.write(&pod_status::sandboxed(pod, kubelet.node_ip, &addresses, now()));
                     for (field, image, _) in pod_status::containers(pod) {
-                        self.event(pod, &field, "Normal", "Pulling", &format!("Pulling image \"{image}\""));
+                        self.event(
+                            pod,
+                            &field,
+                            "Normal",
+                            "Pulling",
+                            &format!("Pulling image \"{image}\""),
+                        );
                     }
                     tokio::time::sleep(kubelet.options.start_delay).await;
                 }
                 // A pod that was deleted meanwhile starts no container.
-                let Some(pod) = self.pod().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none()) else { return };
+                let Some(pod) = self
+                    .pod()
+                    .filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none())
+                else {
+                    return;
+                };
                 self.write(&pod_status::running(&pod, kubelet.node_ip, &addresses, now()));
                 for (field, image, name) in pod_status::containers(&pod) {
-                    self.event(&pod, &field, "Normal", "Pulled", &format!("Container image \"{image}\" already present on machine"));
-                    self.event(&pod, &field, "Normal", "Created", &format!("Created container: {name}"));
-                    self.event(&pod, &field, "Normal", "Started", &format!("Started container {name}"));
+                    self.event(
+                        &pod,
+                        &field,
+                        "Normal",
+                        "Pulled",
+                        &format!("Container image \"{image}\" already present on machine"),
+                    );
+                    self.event(
+                        &pod,
+                        &field,
+                        "Normal",
+                        "Created",
+                        &format!("Created container: {name}"),
+                    );
+                    self.event(
+                        &pod,
+                        &field,
+                        "Normal",
+                        "Started",
+                        &format!("Started container {name}"),
+                    );
                 }
             }
         }
@@ -252,15 +305,23 @@ impl Worker {
     async fn end(&self) {
         tokio::time::sleep(self.kubelet.options.stop_delay).await;
         self.tear_down().await;
-        let options = DeleteOptions { uid: Some(self.uid.clone()), ..DeleteOptions::now() };
-        let _ = self.kubelet.api.delete(&PODS, &self.namespace, &self.name, &options);
+        let options = DeleteOptions {
+            uid: Some(self.uid.clone()),
+            ..DeleteOptions::now()
+        };
+        let _ = self
+            .kubelet
+            .api
+            .delete(&PODS, &self.namespace, &self.name, &options);
     }
 
     async fn tear_down(&self) {
         let kubelet = &self.kubelet;
         let remembered = lock(&kubelet.sandboxes).remove(&self.uid);
         // A pod that was there before this kubelet: its sandbox is what the agent knows of it.
-        let Some(sandbox) = remembered.or_else(|| cni::find(&kubelet.agent, &key(&self.namespace, &self.name), &self.uid)) else {
+        let Some(sandbox) =
+            remembered.or_else(|| cni::find(&kubelet.agent, &key(&self.namespace, &self.name), &self.uid))
+        else {
             return;
         };
         if lock(&kubelet.losses).remove(&key(&self.namespace, &self.name)) {
@@ -271,7 +332,10 @@ impl Worker {
         }
         while let Err(message) = cni::del(&kubelet.agent, &sandbox, kubelet.options.cni_timeout).await {
             if let Some(pod) = self.pod() {
-                let message = format!("error killing pod: failed to \"KillPodSandbox\" for \"{}\" with KillPodSandboxError: \"{message}\"", self.uid);
+                let message = format!(
+                    "error killing pod: failed to \"KillPodSandbox\" for \"{}\" with KillPodSandboxError: \"{message}\"",
+                    self.uid
+                );
                 self.event(&pod, "", "Warning", "FailedKillPod", &message);
             }
             tokio::time::sleep(self.pause()).await;

@@ -31,7 +31,10 @@ impl DeleteOptions {
     /// Grace 0: the object goes at once.
     #[must_use]
     pub fn now() -> Self {
-        Self { grace_period_seconds: Some(0), ..Self::default() }
+        Self {
+            grace_period_seconds: Some(0),
+            ..Self::default()
+        }
     }
 
     /// Reads the body of a DELETE.
@@ -41,7 +44,10 @@ impl DeleteOptions {
             grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),
             uid: owned("/preconditions/uid"),
             resource_version: owned("/preconditions/resourceVersion"),
-            dry_run: body.get("dryRun").and_then(Value::as_array).is_some_and(|list| !list.is_empty()),
+            dry_run: body
+                .get("dryRun")
+                .and_then(Value::as_array)
+                .is_some_and(|list| !list.is_empty()),
         }
     }
 }
@@ -71,18 +77,34 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    pub(crate) fn create(&self, resource: &'static Resource, namespace: &str, mut object: Value, author: Author, dry_run: bool) -> Result<Value, Status> {
+    pub(crate) fn create(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        mut object: Value,
+        author: Author,
+        dry_run: bool,
+    ) -> Result<Value, Status> {
         if !object.is_object() {
-            return Err(Status::bad_request(format!("the object provided is unrecognized (must be of type {})", resource.kind)));
+            return Err(Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {})",
+                resource.kind
+            )));
         }
         if !object.get("metadata").is_some_and(Value::is_object) {
             object["metadata"] = json!({});
         }
         let asked = text(&object, "/metadata/namespace").to_owned();
         if resource.namespaced {
-            let namespace = if namespace.is_empty() { asked.as_str() } else { namespace };
+            let namespace = if namespace.is_empty() {
+                asked.as_str()
+            } else {
+                namespace
+            };
             if !asked.is_empty() && asked != namespace {
-                return Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+                return Err(Status::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
             }
             object["metadata"]["namespace"] = namespace.into();
         }
@@ -90,7 +112,13 @@ impl Lifecycle {
         let prefix = text(&object, "/metadata/generateName").to_owned();
         if name.is_empty() {
             if prefix.is_empty() {
-                return Err(Status::invalid(resource, "", "metadata.name", "FieldValueRequired", "Required value: name or generateName is required"));
+                return Err(Status::invalid(
+                    resource,
+                    "",
+                    "metadata.name",
+                    "FieldValueRequired",
+                    "Required value: name or generateName is required",
+                ));
             }
             name = format!("{prefix}{}", self.random.suffix(5));
             object["metadata"]["name"] = name.as_str().into();
@@ -136,7 +164,9 @@ impl Lifecycle {
     ) -> Result<Value, Status> {
         let key = key(namespace, name);
         self.store.transact(|tables| {
-            let old = tables.get(resource.storage, &key).ok_or_else(|| Status::not_found(resource, name))?;
+            let old = tables
+                .get(resource.storage, &key)
+                .ok_or_else(|| Status::not_found(resource, name))?;
             let mut new = Value::clone(&old);
             change(&mut new)?;
             let wanted_version = text(&new, "/metadata/resourceVersion");
@@ -160,11 +190,19 @@ impl Lifecycle {
         })
     }
 
-    pub(crate) fn delete(&self, resource: &'static Resource, namespace: &str, name: &str, options: &DeleteOptions) -> Result<Deletion, Status> {
+    pub(crate) fn delete(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deletion, Status> {
         let key = key(namespace, name);
         let now = self.clock.now();
         self.store.transact(|tables| {
-            let old = tables.get(resource.storage, &key).ok_or_else(|| Status::not_found(resource, name))?;
+            let old = tables
+                .get(resource.storage, &key)
+                .ok_or_else(|| Status::not_found(resource, name))?;
             check_preconditions(resource, name, &old, options)?;
             if options.dry_run {
                 return Ok(Deletion::Gone(Value::clone(&old)));
@@ -173,7 +211,11 @@ impl Lifecycle {
                 if terminating == *old {
                     return Ok(Deletion::Pending(terminating));
                 }
-                return Ok(Deletion::Pending(Value::clone(&tables.put(resource, &key, terminating))));
+                return Ok(Deletion::Pending(Value::clone(&tables.put(
+                    resource,
+                    &key,
+                    terminating,
+                ))));
             }
             if has_finalizers(&old) {
                 let mut waiting = Value::clone(&old);
@@ -181,7 +223,9 @@ impl Lifecycle {
                     waiting["metadata"]["deletionTimestamp"] = seconds(now).into();
                 }
                 waiting["metadata"]["deletionGracePeriodSeconds"] = 0.into();
-                return Ok(Deletion::Pending(Value::clone(&tables.put(resource, &key, waiting))));
+                return Ok(Deletion::Pending(Value::clone(
+                    &tables.put(resource, &key, waiting),
+                )));
             }
             let last = tables.remove(resource, &key).unwrap_or(old);
             Ok(Deletion::Gone(Value::clone(&last)))
@@ -210,15 +254,22 @@ impl Lifecycle {
 /// CiliumEndpoints that are owned by pods only, none of which exists.
 fn orphans(tables: &Tables) -> Vec<String> {
     let live = |owner: &Value| {
-        let Some(resource) = RESOURCES.into_iter().find(|resource| resource.kind == text(owner, "/kind")) else {
+        let Some(resource) = RESOURCES
+            .into_iter()
+            .find(|resource| resource.kind == text(owner, "/kind"))
+        else {
             return true;
         };
-        tables.objects(resource.storage).any(|(_, object)| text(object, "/metadata/uid") == text(owner, "/uid"))
+        tables
+            .objects(resource.storage)
+            .any(|(_, object)| text(object, "/metadata/uid") == text(owner, "/uid"))
     };
     tables
         .objects(CILIUM_ENDPOINTS.storage)
         .filter(|(_, endpoint)| {
-            let owners = endpoint.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+            let owners = endpoint
+                .pointer("/metadata/ownerReferences")
+                .and_then(Value::as_array);
             owners.is_some_and(|owners| !owners.is_empty() && !owners.iter().any(live))
         })
         .map(|(key, _)| key.clone())
@@ -229,11 +280,20 @@ fn default_pod(pod: &mut Value, author: Author) -> Result<(), Status> {
     if !pod.get("spec").is_some_and(Value::is_object) {
         pod["spec"] = json!({});
     }
-    let no_containers = pod.pointer("/spec/containers").and_then(Value::as_array).is_none_or(Vec::is_empty);
+    let no_containers = pod
+        .pointer("/spec/containers")
+        .and_then(Value::as_array)
+        .is_none_or(Vec::is_empty);
     if no_containers {
         if author == Author::Client {
             let name = text(pod, "/metadata/name").to_owned();
-            return Err(Status::invalid(&PODS, &name, "spec.containers", "FieldValueRequired", "Required value"));
+            return Err(Status::invalid(
+                &PODS,
+                &name,
+                "spec.containers",
+                "FieldValueRequired",
+                "Required value",
+            ));
         }
         pod["spec"]["containers"] = json!([{"name": "app", "image": "registry.k8s.io/pause:3.10"}]);
     }
@@ -281,7 +341,15 @@ fn keep_the_other_half(resource: &Resource, old: &Value, new: &mut Value, status
     }
     new["apiVersion"] = old["apiVersion"].clone();
     new["kind"] = old["kind"].clone();
-    for field in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+    ] {
         if let Some(metadata) = new["metadata"].as_object_mut() {
             match old["metadata"].get(field) {
                 Some(kept) => metadata.insert(field.to_owned(), kept.clone()),
@@ -292,26 +360,46 @@ fn keep_the_other_half(resource: &Resource, old: &Value, new: &mut Value, status
 }
 
 fn has_finalizers(object: &Value) -> bool {
-    object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+    object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array)
+        .is_some_and(|list| !list.is_empty())
 }
 
 /// Deleted, and the last finalizer was just taken away.
 fn finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     metadata.get("deletionTimestamp").is_some()
-        && metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default() == 0
+        && metadata
+            .get("deletionGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or_default()
+            == 0
         && !has_finalizers(object)
 }
 
-fn check_preconditions(resource: &Resource, name: &str, object: &Value, options: &DeleteOptions) -> Result<(), Status> {
+fn check_preconditions(
+    resource: &Resource,
+    name: &str,
+    object: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
     let uid = text(object, "/metadata/uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
-        let why = format!("the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated");
+        let why = format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        );
         return Err(Status::precondition(resource, name, &why));
     }
     let version = text(object, "/metadata/resourceVersion");
-    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
-        let why = format!("the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified");
+    if let Some(wanted) = options
+        .resource_version
+        .as_deref()
+        .filter(|wanted| *wanted != version)
+    {
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        );
         return Err(Status::precondition(resource, name, &why));
     }
     Ok(())
@@ -322,41 +410,65 @@ fn graceful(resource: &Resource, object: &Value, options: &DeleteOptions, now: T
     if resource != &PODS {
         return None;
     }
-    let after = |from: Timestamp, period: i64| from.checked_add(SignedDuration::from_secs(period)).unwrap_or(from);
-    let metadata = &object["metadata"];
-    let (deleted_at, period) = if let Some(deletion) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
-        let pending = metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
-        if pending == 0 {
-            return None;
-        }
-        // Only a shorter grace period may be asked for later.
-        let Some(period) = options.grace_period_seconds.map(|asked| if asked < 0 { 1 } else { asked }).filter(|asked| *asked < pending) else {
-            return Some(object.clone());
-        };
-        if period == 0 {
-            return None;
-        }
-        let first = deletion.parse::<Timestamp>().ok().and_then(|at| at.checked_sub(SignedDuration::from_secs(pending)).ok()).unwrap_or(now);
-        let at = after(first, period);
-        if at < now { (now, 1) } else { (at, period) }
-    } else {
-        let default = object.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
-        let mut period = options.grace_period_seconds.unwrap_or(default);
-        if text(object, "/spec/nodeName").is_empty() || matches!(text(object, "/status/phase"), "Succeeded" | "Failed") {
-            period = 0;
-        }
-        if period < 0 {
-            period = 1;
-        }
-        if period == 0 {
-            return None;
-        }
-        (after(now, period), period)
+    let after = |from: Timestamp, period: i64| {
+        from.checked_add(SignedDuration::from_secs(period))
+            .unwrap_or(from)
     };
+    let metadata = &object["metadata"];
+    let (deleted_at, period) =
+        if let Some(deletion) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
+            let pending = metadata
+                .get("deletionGracePeriodSeconds")
+                .and_then(Value::as_i64)
+                .unwrap_or_default();
+            if pending == 0 {
+                return None;
+            }
+            // Only a shorter grace period may be asked for later.
+            let Some(period) = options
+                .grace_period_seconds
+                .map(|asked| if asked < 0 { 1 } else { asked })
+                .filter(|asked| *asked < pending)
+            else {
+                return Some(object.clone());
+            };
+            if period == 0 {
+                return None;
+            }
+            let first = deletion
+                .parse::<Timestamp>()
+                .ok()
+                .and_then(|at| at.checked_sub(SignedDuration::from_secs(pending)).ok())
+                .unwrap_or(now);
+            let at = after(first, period);
+            if at < now { (now, 1) } else { (at, period) }
+        } else {
+            let default = object
+                .pointer("/spec/terminationGracePeriodSeconds")
+                .and_then(Value::as_i64)
+                .unwrap_or_default();
+            let mut period = options.grace_period_seconds.unwrap_or(default);
+            if text(object, "/spec/nodeName").is_empty()
+                || matches!(text(object, "/status/phase"), "Succeeded" | "Failed")
+            {
+                period = 0;
+            }
+            if period < 0 {
+                period = 1;
+            }
+            if period == 0 {
+                return None;
+            }
+            (after(now, period), period)
+        };
     let mut terminating = object.clone();
     terminating["metadata"]["deletionTimestamp"] = seconds(deleted_at).into();
     terminating["metadata"]["deletionGracePeriodSeconds"] = period.into();
-    if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|g| *g > 0) {
+    if let Some(generation) = metadata
+        .get("generation")
+        .and_then(Value::as_i64)
+        .filter(|g| *g > 0)
+    {
         terminating["metadata"]["generation"] = (generation + 1).into();
     }
     Some(terminating)
@@ -375,7 +487,8 @@ mod tests {
     }
 
     fn pod(api: &Lifecycle, name: &str, node: &str) -> Value {
-        let object = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c"}]}});
+        let object =
+            json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c"}]}});
         api.create(&PODS, "a", object, Author::Client, false).unwrap()
     }
 
@@ -384,14 +497,33 @@ mod tests {
         let api = lifecycle();
         pod(&api, "bound", "n1");
         pod(&api, "unbound", "");
-        let Deletion::Pending(object) = api.delete(&PODS, "a", "bound", &DeleteOptions::default()).unwrap() else { panic!("gone") };
+        let Deletion::Pending(object) = api
+            .delete(&PODS, "a", "bound", &DeleteOptions::default())
+            .unwrap()
+        else {
+            panic!("gone")
+        };
         assert_eq!(object["metadata"]["deletionTimestamp"], "2026-12-01T04:43:33Z");
         assert_eq!(object["metadata"]["deletionGracePeriodSeconds"], 30);
         // Asking again changes nothing, grace 0 ends it.
-        assert!(matches!(api.delete(&PODS, "a", "bound", &DeleteOptions::default()).unwrap(), Deletion::Pending(again) if again == object));
-        assert!(matches!(api.delete(&PODS, "a", "bound", &DeleteOptions::now()).unwrap(), Deletion::Gone(_)));
-        assert!(matches!(api.delete(&PODS, "a", "unbound", &DeleteOptions::default()).unwrap(), Deletion::Gone(_)));
-        assert_eq!(api.delete(&PODS, "a", "unbound", &DeleteOptions::default()).unwrap_err().message, "pods \"unbound\" not found");
+        assert!(
+            matches!(api.delete(&PODS, "a", "bound", &DeleteOptions::default()).unwrap(), Deletion::Pending(again) if again == object)
+        );
+        assert!(matches!(
+            api.delete(&PODS, "a", "bound", &DeleteOptions::now()).unwrap(),
+            Deletion::Gone(_)
+        ));
+        assert!(matches!(
+            api.delete(&PODS, "a", "unbound", &DeleteOptions::default())
+                .unwrap(),
+            Deletion::Gone(_)
+        ));
+        assert_eq!(
+            api.delete(&PODS, "a", "unbound", &DeleteOptions::default())
+                .unwrap_err()
+                .message,
+            "pods \"unbound\" not found"
+        );
     }
 
     #[tokio::test]
@@ -399,7 +531,10 @@ mod tests {
         let api = lifecycle();
         let object = pod(&api, "p", "n1");
         let uid = text(&object, "/metadata/uid").to_owned();
-        let options = DeleteOptions { uid: Some("other".to_owned()), ..DeleteOptions::default() };
+        let options = DeleteOptions {
+            uid: Some("other".to_owned()),
+            ..DeleteOptions::default()
+        };
         let status = api.delete(&PODS, "a", "p", &options).unwrap_err();
         assert_eq!((status.code, status.reason.as_str()), (409, "Conflict"));
         assert_eq!(
@@ -408,8 +543,17 @@ mod tests {
                 "Operation cannot be fulfilled on Pod \"p\": the UID in the precondition (other) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
             )
         );
-        let options = DeleteOptions { uid: Some(uid), resource_version: Some("1".to_owned()), ..DeleteOptions::default() };
-        assert!(api.delete(&PODS, "a", "p", &options).unwrap_err().message.contains("The object might have been modified"));
+        let options = DeleteOptions {
+            uid: Some(uid),
+            resource_version: Some("1".to_owned()),
+            ..DeleteOptions::default()
+        };
+        assert!(
+            api.delete(&PODS, "a", "p", &options)
+                .unwrap_err()
+                .message
+                .contains("The object might have been modified")
+        );
     }
 
     #[tokio::test]
@@ -442,7 +586,10 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert!(matches!(api.delete(&PODS, "a", "p", &DeleteOptions::now()).unwrap(), Deletion::Pending(_)));
+        assert!(matches!(
+            api.delete(&PODS, "a", "p", &DeleteOptions::now()).unwrap(),
+            Deletion::Pending(_)
+        ));
         assert!(api.store.get("pods", "a/p").is_some());
         api.change(&PODS, "a", "p", false, false, |object| {
             object["metadata"]["finalizers"] = json!([]);

@@ -46,17 +46,46 @@ impl RateLimits {
     pub fn cilium() -> Self {
         let max_wait = Some(Duration::from_secs(10));
         Self {
-            get: Some(Limits { rate: Some(4.0), burst: 4, parallel: 4, skip_initial: 4, max_wait }),
-            list: Some(Limits { rate: Some(1.0), burst: 4, parallel: 2, skip_initial: 0, max_wait: None }),
-            create: Some(Limits { rate: Some(0.5), burst: 4, parallel: 4, skip_initial: 4, max_wait: Some(Duration::from_secs(60)) }),
-            delete: Some(Limits { rate: None, burst: 0, parallel: 4, skip_initial: 0, max_wait: None }),
+            get: Some(Limits {
+                rate: Some(4.0),
+                burst: 4,
+                parallel: 4,
+                skip_initial: 4,
+                max_wait,
+            }),
+            list: Some(Limits {
+                rate: Some(1.0),
+                burst: 4,
+                parallel: 2,
+                skip_initial: 0,
+                max_wait: None,
+            }),
+            create: Some(Limits {
+                rate: Some(0.5),
+                burst: 4,
+                parallel: 4,
+                skip_initial: 4,
+                max_wait: Some(Duration::from_secs(60)),
+            }),
+            delete: Some(Limits {
+                rate: None,
+                burst: 0,
+                parallel: 4,
+                skip_initial: 0,
+                max_wait: None,
+            }),
         }
     }
 
     /// No limits.
     #[must_use]
     pub fn off() -> Self {
-        Self { get: None, list: None, create: None, delete: None }
+        Self {
+            get: None,
+            list: None,
+            create: None,
+            delete: None,
+        }
     }
 }
 
@@ -83,7 +112,10 @@ impl Limiter {
         Self(limits.map(|limits| Limited {
             limits,
             parallel: Semaphore::new(usize::try_from(limits.parallel).unwrap_or(1)),
-            bucket: Mutex::new(Bucket { tokens: f64::from(limits.burst), at: Instant::now() }),
+            bucket: Mutex::new(Bucket {
+                tokens: f64::from(limits.burst),
+                at: Instant::now(),
+            }),
             scheduled: AtomicU64::new(0),
         }))
     }
@@ -97,13 +129,20 @@ impl Limiter {
         }
         let start = Instant::now();
         let acquired = match limits.max_wait {
-            Some(max) => tokio::time::timeout(max, limited.parallel.acquire()).await.map_err(|_| ()),
+            Some(max) => tokio::time::timeout(max, limited.parallel.acquire())
+                .await
+                .map_err(|_| ()),
             None => Ok(limited.parallel.acquire().await),
         };
         let Ok(Ok(permit)) = acquired else {
-            return Err(format!("timed out while waiting to be served with {} parallel requests: context deadline exceeded", limits.parallel));
+            return Err(format!(
+                "timed out while waiting to be served with {} parallel requests: context deadline exceeded",
+                limits.parallel
+            ));
         };
-        let Some(rate) = limits.rate else { return Ok(Some(permit)) };
+        let Some(rate) = limits.rate else {
+            return Ok(Some(permit));
+        };
         let waited = start.elapsed();
         let wait = lock(&limited.bucket).reserve(rate, limits.burst);
         if let Some(max) = limits.max_wait
@@ -111,7 +150,11 @@ impl Limiter {
         {
             lock(&limited.bucket).tokens += 1.0;
             let left = max.saturating_sub(waited);
-            return Err(format!("request would have to wait {} to be served (maximum wait duration: {})", go_duration(wait), go_duration(left)));
+            return Err(format!(
+                "request would have to wait {} to be served (maximum wait duration: {})",
+                go_duration(wait),
+                go_duration(left)
+            ));
         }
         tokio::time::sleep(wait).await;
         Ok(Some(permit))
@@ -124,7 +167,11 @@ impl Bucket {
         self.tokens = (self.tokens + now.duration_since(self.at).as_secs_f64() * rate).min(f64::from(burst));
         self.at = now;
         self.tokens -= 1.0;
-        if self.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.tokens / rate) }
+        if self.tokens >= 0.0 {
+            Duration::ZERO
+        } else {
+            Duration::from_secs_f64(-self.tokens / rate)
+        }
     }
 }
 
@@ -136,12 +183,23 @@ mod tests {
     async fn sixty_parallel_gets_are_answered_as_by_the_real_agent() {
         let limiter = Limiter::new(RateLimits::cilium().get);
         let start = Instant::now();
-        let answers = futures::future::join_all((0..60).map(|_| async { limiter.wait().await.map(drop) })).await;
+        let answers =
+            futures::future::join_all((0..60).map(|_| async { limiter.wait().await.map(drop) })).await;
         let refused: Vec<String> = answers.into_iter().filter_map(Result::err).collect();
         // The transcripts' README: 48 answers and 12 times 429 in 10 s.
         assert_eq!(refused.len(), 12);
-        assert!(refused.iter().all(|text| text.starts_with("request would have to wait ") || text.starts_with("timed out while waiting")), "{refused:?}");
-        assert!(start.elapsed() <= Duration::from_millis(10_100), "{:?}", start.elapsed());
+        assert!(
+            refused
+                .iter()
+                .all(|text| text.starts_with("request would have to wait ")
+                    || text.starts_with("timed out while waiting")),
+            "{refused:?}"
+        );
+        assert!(
+            start.elapsed() <= Duration::from_millis(10_100),
+            "{:?}",
+            start.elapsed()
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -43,8 +43,11 @@ pub use lifecycle::{DeleteOptions, Deletion};
 pub use limiter::{Limits, RateLimits};
 pub use registry::{AgentVersion, EndpointSpec, LogEntry, Reserved};
 pub use resource::{
-    CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES, DAEMON_SETS, EVENTS, LEASES, NAMESPACES, NEW_EVENTS, NODES, PODS, REPLICA_SETS,
-    Resource, STATEFUL_SETS,
+    CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES, DAEMON_SETS, EVENTS, LEASES, NAMESPACES,
+    NEW_EVENTS, NODES, PODS, REPLICA_SETS, Resource, STATEFUL_SETS,
 };
 pub use status::Status;
 pub use workload::{Workload, WorkloadKind};
+
+#[cfg(test)]
+mod tests;

@@ -24,8 +24,16 @@ pub(crate) enum Moment {
 pub(crate) fn endpoint(version: AgentVersion, endpoint: &Endpoint, moment: Moment) -> Value {
     let fresh = moment == Moment::Creation;
     let health = if fresh { "Pending" } else { "OK" };
-    let state = if fresh { "regenerating" } else { endpoint.state.as_str() };
-    let newest = if fresh { endpoint.log.iter().rfind(|entry| entry.state == "regenerating") } else { endpoint.log.last() };
+    let state = if fresh {
+        "regenerating"
+    } else {
+        endpoint.state.as_str()
+    };
+    let newest = if fresh {
+        endpoint.log.iter().rfind(|entry| entry.state == "regenerating")
+    } else {
+        endpoint.log.last()
+    };
     let newest: Vec<_> = newest.cloned().into_iter().collect();
     let mut labels = json!({"realized": {}, "security-relevant": endpoint.labels});
     if matches!(endpoint.reserved, Some(Reserved::Host | Reserved::Ingress)) {
@@ -99,7 +107,14 @@ fn networking(endpoint: &Endpoint) -> Value {
         }
     };
     if endpoint.reserved != Some(Reserved::Ingress) {
-        put("container-interface-name", if endpoint.reserved.is_some() { "" } else { &endpoint.spec.container_interface });
+        put(
+            "container-interface-name",
+            if endpoint.reserved.is_some() {
+                ""
+            } else {
+                &endpoint.spec.container_interface
+            },
+        );
         put("interface-name", &endpoint.spec.interface);
         put("host-mac", &endpoint.mac.replacen("0a:", "5e:", 1));
         put("mac", &endpoint.mac);
@@ -122,9 +137,19 @@ fn controllers(version: AgentVersion, endpoint: &Endpoint) -> Vec<Value> {
     };
     let success = || json!({"last-success-timestamp": created, "success-count": 1});
     let regeneration = json!({"error-retry": true, "error-retry-base": "2s", "interval": "1s"});
-    let mut list = vec![controller(format!("endpoint-{id}-regeneration-recovery"), regeneration, json!({}), 0)];
+    let mut list = vec![controller(
+        format!("endpoint-{id}-regeneration-recovery"),
+        regeneration,
+        json!({}),
+        0,
+    )];
     if endpoint.reserved != Some(Reserved::Host) && !endpoint.restored {
-        list.push(controller(format!("resolve-identity-{id}"), json!({"error-retry": true, "interval": "5m0s"}), success(), 1));
+        list.push(controller(
+            format!("resolve-identity-{id}"),
+            json!({"error-retry": true, "interval": "5m0s"}),
+            success(),
+            1,
+        ));
     }
     let pod = &endpoint.spec;
     if version > AgentVersion::V1_14 && (!pod.pod.is_empty() || endpoint.reserved == Some(Reserved::Host)) {
@@ -133,18 +158,34 @@ fn controllers(version: AgentVersion, endpoint: &Endpoint) -> Vec<Value> {
         } else {
             success()
         };
-        list.push(controller(format!("resolve-labels-{}/{}", pod.namespace, pod.pod), json!({"error-retry": true}), status, 2));
+        list.push(controller(
+            format!("resolve-labels-{}/{}", pod.namespace, pod.pod),
+            json!({"error-retry": true}),
+            status,
+            2,
+        ));
     }
     if endpoint.restored {
-        list.push(controller(format!("restoring-ep-identity ({id})"), json!({"error-retry": true}), success(), 1));
+        list.push(controller(
+            format!("restoring-ep-identity ({id})"),
+            json!({"error-retry": true}),
+            success(),
+            1,
+        ));
     }
     if endpoint.reserved.is_none() {
-        let mut status = json!({"last-success-timestamp": created, "success-count": 2 + endpoint.cep_failures});
+        let mut status =
+            json!({"last-success-timestamp": created, "success-count": 2 + endpoint.cep_failures});
         if endpoint.cep_failures > 0 {
             status["failure-count"] = endpoint.cep_failures.into();
             status["last-failure-timestamp"] = created.as_str().into();
         }
-        list.push(controller(format!("sync-to-k8s-ciliumendpoint ({id})"), json!({"error-retry": true, "interval": "10s"}), status, 3));
+        list.push(controller(
+            format!("sync-to-k8s-ciliumendpoint ({id})"),
+            json!({"error-retry": true, "interval": "10s"}),
+            status,
+            3,
+        ));
     }
     list
 }
@@ -184,9 +225,23 @@ fn cilium_state(about: &About<'_>) -> Value {
 
 /// `GET /healthz`, the long form.
 pub(crate) fn healthz(about: &About<'_>) -> Value {
-    let allocations: Map<String, Value> = about.allocations.iter().map(|(ip, owner)| (ip.to_string(), owner.as_str().into())).collect();
-    let v4: Vec<String> = about.allocations.keys().filter(|ip| ip.is_ipv4()).map(ToString::to_string).collect();
-    let v6: Vec<String> = about.allocations.keys().filter(|ip| ip.is_ipv6()).map(ToString::to_string).collect();
+    let allocations: Map<String, Value> = about
+        .allocations
+        .iter()
+        .map(|(ip, owner)| (ip.to_string(), owner.as_str().into()))
+        .collect();
+    let v4: Vec<String> = about
+        .allocations
+        .keys()
+        .filter(|ip| ip.is_ipv4())
+        .map(ToString::to_string)
+        .collect();
+    let v6: Vec<String> = about
+        .allocations
+        .keys()
+        .filter(|ip| ip.is_ipv6())
+        .map(ToString::to_string)
+        .collect();
     json!({
         "attach-mode": "tcx",
         "bandwidth-manager": {"devices": null},
@@ -250,10 +305,20 @@ mod tests {
         let mut registry = Registry::new(version);
         let spec = match reserved {
             None => EndpointSpec::new("tenant-a", "pod-a", "aaaa1111", Ipv4Addr::new(10, 244, 1, 50)),
-            Some(_) => EndpointSpec { interface: "lxc_health".to_owned(), container_interface: String::new(), ..EndpointSpec::new("", "", "", Ipv4Addr::new(10, 244, 1, 234)) },
+            Some(_) => EndpointSpec {
+                interface: "lxc_health".to_owned(),
+                container_interface: String::new(),
+                ..EndpointSpec::new("", "", "", Ipv4Addr::new(10, 244, 1, 234))
+            },
         };
         let pod = json!({"metadata": {"labels": {"app": "db"}}, "spec": {}});
-        let id = registry.add(spec, reserved, Some(&pod), "2026-12-01T04:43:03Z".parse().unwrap(), &Random::new(Some(1)));
+        let id = registry.add(
+            spec,
+            reserved,
+            Some(&pod),
+            "2026-12-01T04:43:03Z".parse().unwrap(),
+            &Random::new(Some(1)),
+        );
         endpoint(version, &registry.by_id[&id], Moment::Later)
     }
 
@@ -261,11 +326,24 @@ mod tests {
     #[case::v1_14(AgentVersion::V1_14, json!({"container-id": "aaaa1111", "k8s-namespace": "tenant-a", "k8s-pod-name": "pod-a", "pod-name": "tenant-a/pod-a"}), false)]
     #[case::v1_18(AgentVersion::V1_18, json!({"cni-attachment-id": "aaaa1111:eth0", "container-id": "aaaa1111", "k8s-namespace": "tenant-a", "k8s-pod-name": "pod-a", "pod-name": "tenant-a/pod-a"}), true)]
     #[case::v1_20(AgentVersion::V1_20, json!({"cni-attachment-id": "aaaa1111:eth0"}), true)]
-    fn what_names_the_pod_differs_by_version(#[case] version: AgentVersion, #[case] ids: Value, #[case] controller: bool) {
+    fn what_names_the_pod_differs_by_version(
+        #[case] version: AgentVersion,
+        #[case] ids: Value,
+        #[case] controller: bool,
+    ) {
         let model = shown(version, None);
         assert_eq!(model["status"]["external-identifiers"], ids);
-        let names: Vec<&str> = model["status"]["controllers"].as_array().unwrap().iter().filter_map(|c| c["name"].as_str()).collect();
-        assert_eq!(names.contains(&"resolve-labels-tenant-a/pod-a"), controller, "{names:?}");
+        let names: Vec<&str> = model["status"]["controllers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|c| c["name"].as_str())
+            .collect();
+        assert_eq!(
+            names.contains(&"resolve-labels-tenant-a/pod-a"),
+            controller,
+            "{names:?}"
+        );
         // As transcript leak-03.
         assert_eq!(
             model["status"]["identity"]["labels"],
@@ -290,7 +368,10 @@ mod tests {
     fn reserved_endpoints_name_nobody(#[case] version: AgentVersion, #[case] ids: Value) {
         let model = shown(version, Some(Reserved::Health));
         assert_eq!(model["status"]["external-identifiers"], ids);
-        assert_eq!(model["status"]["identity"], json!({"id": 4, "labels": ["reserved:health"]}));
+        assert_eq!(
+            model["status"]["identity"],
+            json!({"id": 4, "labels": ["reserved:health"]})
+        );
         assert_eq!(model["status"]["networking"]["interface-name"], "lxc_health");
     }
 }

@@ -17,14 +17,21 @@ pub(crate) enum Style {
 pub(crate) fn style(content_type: &str) -> Option<Style> {
     match content_type.split(';').next().unwrap_or_default().trim() {
         "application/merge-patch+json" => Some(Style::Merge),
-        "application/strategic-merge-patch+json" | "application/apply-patch+yaml" | "application/apply-patch+cbor" => Some(Style::Strategic),
+        "application/strategic-merge-patch+json"
+        | "application/apply-patch+yaml"
+        | "application/apply-patch+cbor" => Some(Style::Strategic),
         _ => None,
     }
 }
 
 /// Lists that strategic merge joins by a key: `patchMergeKey` in the types of core/v1.
-const KEYED_LISTS: [(&str, &str); 5] =
-    [("conditions", "type"), ("podIPs", "ip"), ("containers", "name"), ("ownerReferences", "uid"), ("addresses", "type")];
+const KEYED_LISTS: [(&str, &str); 5] = [
+    ("conditions", "type"),
+    ("podIPs", "ip"),
+    ("containers", "name"),
+    ("ownerReferences", "uid"),
+    ("addresses", "type"),
+];
 
 /// Applies a patch.
 pub(crate) fn apply(target: &mut Value, patch: &Value, style: Style) {
@@ -41,7 +48,10 @@ pub(crate) fn apply(target: &mut Value, patch: &Value, style: Style) {
             target.remove(name);
             continue;
         }
-        let merge_key = KEYED_LISTS.iter().find(|(list, _)| list == name).map(|(_, key)| *key);
+        let merge_key = KEYED_LISTS
+            .iter()
+            .find(|(list, _)| list == name)
+            .map(|(_, key)| *key);
         let slot = target.entry(name.clone()).or_insert(Value::Null);
         match (style, merge_key, slot.as_array_mut(), value.as_array()) {
             (Style::Strategic, Some(key), Some(old), Some(new)) => merge_lists(old, new, key),
@@ -52,7 +62,10 @@ pub(crate) fn apply(target: &mut Value, patch: &Value, style: Style) {
 
 fn merge_lists(old: &mut Vec<Value>, new: &[Value], key: &str) {
     for item in new {
-        match old.iter_mut().find(|present| present.get(key).is_some() && present.get(key) == item.get(key)) {
+        match old
+            .iter_mut()
+            .find(|present| present.get(key).is_some() && present.get(key) == item.get(key))
+        {
             Some(present) => apply(present, item, Style::Strategic),
             None => old.push(item.clone()),
         }
@@ -71,9 +84,16 @@ mod tests {
         let patch = json!({"status": {"conditions": [{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True"}], "podIP": null}});
         let mut merged = old.clone();
         apply(&mut merged, &patch, Style::Strategic);
-        assert_eq!(merged, json!({"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}]}}));
+        assert_eq!(
+            merged,
+            json!({"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}]}})
+        );
         let mut replaced = old;
-        apply(&mut replaced, &json!({"status": {"conditions": []}}), Style::Merge);
+        apply(
+            &mut replaced,
+            &json!({"status": {"conditions": []}}),
+            Style::Merge,
+        );
         assert_eq!(replaced["status"]["conditions"], json!([]));
     }
 }

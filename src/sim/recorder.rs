@@ -35,6 +35,8 @@ struct Memory {
     written: HashMap<String, Written>,
     /// Tokens by source and object.
     budget: HashMap<String, (f64, Timestamp)>,
+    /// The last number in a name; on paused time several Events have one time.
+    last_number: i128,
 }
 
 #[derive(Debug, Clone)]
@@ -46,7 +48,11 @@ struct Written {
 
 impl Recorder {
     pub(crate) fn new(api: ApiServer, host: &str) -> Self {
-        Self { api, host: host.to_owned(), memory: Mutex::default() }
+        Self {
+            api,
+            host: host.to_owned(),
+            memory: Mutex::default(),
+        }
     }
 
     /// Records that something happened to a pod.
@@ -54,15 +60,27 @@ impl Recorder {
         let now = self.api.clock().now();
         let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
         // The kubelet knows a static pod by its own UID, which its mirror carries as an annotation.
-        let mirrored = pod.pointer("/metadata/annotations").and_then(|all| all.get("kubernetes.io/config.mirror")).and_then(Value::as_str);
+        let mirrored = pod
+            .pointer("/metadata/annotations")
+            .and_then(|all| all.get("kubernetes.io/config.mirror"))
+            .and_then(Value::as_str);
         let uid = mirrored.unwrap_or_else(|| text(pod, "/metadata/uid"));
         let object = format!("{namespace}/{name}/{uid}/{kind}");
         let similar = format!("{object}/{reason}");
 
         let mut memory = lock(&self.memory);
         let aggregated = memory.aggregates(&similar, message, now);
-        let key = if aggregated { similar } else { format!("{similar}/{field_path}/{message}") };
-        let fresh = Written { name: format!("{name}.{:x}", now.as_nanosecond()), count: 0, first: now };
+        let key = if aggregated {
+            similar
+        } else {
+            format!("{similar}/{field_path}/{message}")
+        };
+        memory.last_number = now.as_nanosecond().max(memory.last_number + 1);
+        let fresh = Written {
+            name: format!("{name}.{:x}", memory.last_number),
+            count: 0,
+            first: now,
+        };
         let written = memory.written.entry(key).or_insert(fresh);
         written.count += 1;
         let written = written.clone();
@@ -71,11 +89,19 @@ impl Recorder {
         }
         drop(memory);
 
-        let message = if aggregated { format!("(combined from similar events): {message}") } else { message.to_owned() };
+        let message = if aggregated {
+            format!("(combined from similar events): {message}")
+        } else {
+            message.to_owned()
+        };
         let last = seconds(now);
         if written.count > 1 {
             let patch = json!({"count": written.count, "lastTimestamp": last, "message": message});
-            if self.api.patch_merge(&EVENTS, namespace, &written.name, &patch).is_ok() {
+            if self
+                .api
+                .patch_merge(&EVENTS, namespace, &written.name, &patch)
+                .is_ok()
+            {
                 return;
             }
         }
@@ -87,7 +113,11 @@ impl Recorder {
             involved["fieldPath"] = field_path.into();
         }
         // The aggregate is made without the reporting fields.
-        let (component, instance) = if aggregated { ("", "") } else { ("kubelet", self.host.as_str()) };
+        let (component, instance) = if aggregated {
+            ("", "")
+        } else {
+            ("kubelet", self.host.as_str())
+        };
         let event = json!({
             "metadata": {"name": written.name, "namespace": namespace},
             "involvedObject": involved, "reason": reason, "message": message,
@@ -102,7 +132,10 @@ impl Recorder {
 
 impl Memory {
     fn aggregates(&mut self, similar: &str, message: &str, now: Timestamp) -> bool {
-        let (messages, last) = self.similar.entry(similar.to_owned()).or_insert_with(|| (BTreeSet::new(), now));
+        let (messages, last) = self
+            .similar
+            .entry(similar.to_owned())
+            .or_insert_with(|| (BTreeSet::new(), now));
         if now.duration_since(*last) > FORGET_AFTER {
             messages.clear();
         }

@@ -65,7 +65,12 @@ pub struct EndpointSpec {
 
 impl EndpointSpec {
     /// An endpoint of a pod with one IPv4 address, on `eth0`.
-    pub fn new(namespace: impl Into<String>, pod: impl Into<String>, container_id: impl Into<String>, ipv4: Ipv4Addr) -> Self {
+    pub fn new(
+        namespace: impl Into<String>,
+        pod: impl Into<String>,
+        container_id: impl Into<String>,
+        ipv4: Ipv4Addr,
+    ) -> Self {
         let container_id = container_id.into();
         let interface = format!("lxc{}", container_id.get(..8).unwrap_or(&container_id));
         Self {
@@ -98,7 +103,11 @@ impl EndpointSpec {
     /// `namespace/pod`, or the empty text.
     #[must_use]
     pub fn pod_key(&self) -> String {
-        if self.pod.is_empty() { String::new() } else { format!("{}/{}", self.namespace, self.pod) }
+        if self.pod.is_empty() {
+            String::new()
+        } else {
+            format!("{}/{}", self.namespace, self.pod)
+        }
     }
 }
 
@@ -145,7 +154,12 @@ const REGENERATION_EVERY: SignedDuration = SignedDuration::from_secs(120);
 impl Endpoint {
     pub(crate) fn write_log(&mut self, at: Timestamp, state: &str, message: &str) {
         state.clone_into(&mut self.state);
-        self.log.push(LogEntry { at, code: "OK".to_owned(), message: message.to_owned(), state: state.to_owned() });
+        self.log.push(LogEntry {
+            at,
+            code: "OK".to_owned(),
+            message: message.to_owned(),
+            state: state.to_owned(),
+        });
         if self.log.len() > MAX_LOGS {
             self.log.remove(0);
         }
@@ -156,12 +170,18 @@ impl Endpoint {
         while self.next_regeneration <= now {
             let at = self.next_regeneration;
             if self.state == "ready" {
-                self.write_log(at, "ready", "Successfully regenerated endpoint program (Reason: PeriodicRegeneration)");
+                self.write_log(
+                    at,
+                    "ready",
+                    "Successfully regenerated endpoint program (Reason: PeriodicRegeneration)",
+                );
             }
             // A long sleep adds no more than a full log.
             let behind = now.duration_since(at).as_secs() / REGENERATION_EVERY.as_secs();
             let skip = (behind - i64::try_from(MAX_LOGS).unwrap_or_default()).max(0);
-            let step = REGENERATION_EVERY.checked_mul(i32::try_from(skip + 1).unwrap_or(1)).unwrap_or(REGENERATION_EVERY);
+            let step = REGENERATION_EVERY
+                .checked_mul(i32::try_from(skip + 1).unwrap_or(1))
+                .unwrap_or(REGENERATION_EVERY);
             self.next_regeneration = at.checked_add(step).unwrap_or(now);
             if self.next_regeneration <= at {
                 return;
@@ -186,7 +206,11 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(version: AgentVersion) -> Self {
-        Self { version, by_id: BTreeMap::new(), references: HashMap::new() }
+        Self {
+            version,
+            by_id: BTreeMap::new(),
+            references: HashMap::new(),
+        }
     }
 
     /// Finds an endpoint by the id of a request.
@@ -208,7 +232,11 @@ impl Registry {
     }
 
     fn lookup_number(&self, text: &str) -> Result<Option<u16>, InvalidId> {
-        let invalid = || InvalidId(format!("invalid numeric cilium id: strconv.ParseInt: parsing \"{text}\": invalid syntax"));
+        let invalid = || {
+            InvalidId(format!(
+                "invalid numeric cilium id: strconv.ParseInt: parsing \"{text}\": invalid syntax"
+            ))
+        };
         let number: i64 = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some(hex) => i64::from_str_radix(hex, 16).map_err(|_| invalid())?,
             None => text.parse().map_err(|_| invalid())?,
@@ -235,10 +263,20 @@ impl Registry {
         }
         let attachment = spec.attachment_id();
         let (prefix, what) = match self.version {
-            AgentVersion::V1_14 => ("container-id", format!("endpoint for container {attachment} already exists")),
-            _ => ("cni-attachment-id", format!("endpoint for CNI attachment ID {attachment} already exists")),
+            AgentVersion::V1_14 => (
+                "container-id",
+                format!("endpoint for container {attachment} already exists"),
+            ),
+            _ => (
+                "cni-attachment-id",
+                format!("endpoint for CNI attachment ID {attachment} already exists"),
+            ),
         };
-        let reference = if self.version == AgentVersion::V1_14 { &spec.container_id } else { &attachment };
+        let reference = if self.version == AgentVersion::V1_14 {
+            &spec.container_id
+        } else {
+            &attachment
+        };
         if !attachment.is_empty() && self.references.contains_key(&format!("{prefix}:{reference}")) {
             return Err(what);
         }
@@ -254,12 +292,26 @@ impl Registry {
     }
 
     /// Adds an endpoint, unchecked. `pod` is its pod as the API server shows it.
-    pub(crate) fn add(&mut self, spec: EndpointSpec, reserved: Option<Reserved>, pod: Option<&serde_json::Value>, now: Timestamp, random: &Random) -> u16 {
+    pub(crate) fn add(
+        &mut self,
+        spec: EndpointSpec,
+        reserved: Option<Reserved>,
+        pod: Option<&serde_json::Value>,
+        now: Timestamp,
+        random: &Random,
+    ) -> u16 {
         let id = spec.id.unwrap_or_else(|| self.free_id(random));
         let (identity, labels) = identity(&spec, reserved, pod);
         let created = spec.created.unwrap_or(now);
         let mac = random.hex(10);
-        let mac = format!("0a:{}:{}:{}:{}:{}", &mac[..2], &mac[2..4], &mac[4..6], &mac[6..8], &mac[8..]);
+        let mac = format!(
+            "0a:{}:{}:{}:{}:{}",
+            &mac[..2],
+            &mac[2..4],
+            &mac[4..6],
+            &mac[6..8],
+            &mac[8..]
+        );
         let mut endpoint = Endpoint {
             id,
             reserved,
@@ -280,11 +332,23 @@ impl Registry {
         for (state, message) in [
             ("waiting-for-identity", "Endpoint creation"),
             ("ready", "Set identity for this endpoint"),
-            ("waiting-to-regenerate", "Triggering endpoint regeneration due to LabelsUpdate: updated security labels"),
+            (
+                "waiting-to-regenerate",
+                "Triggering endpoint regeneration due to LabelsUpdate: updated security labels",
+            ),
             ("regenerating", "Regenerating endpoint: LabelsUpdate"),
-            ("ready", "Completed endpoint regeneration with no pending regeneration requests"),
-            ("ready", "Successfully regenerated endpoint program (Reason: LabelsUpdate)"),
-            ("ready", "Successfully regenerated endpoint program (Reason: LabelsUpdate)"),
+            (
+                "ready",
+                "Completed endpoint regeneration with no pending regeneration requests",
+            ),
+            (
+                "ready",
+                "Successfully regenerated endpoint program (Reason: LabelsUpdate)",
+            ),
+            (
+                "ready",
+                "Successfully regenerated endpoint program (Reason: LabelsUpdate)",
+            ),
         ] {
             endpoint.write_log(created, state, message);
         }
@@ -340,11 +404,17 @@ impl Registry {
 
 fn addresses(spec: &EndpointSpec) -> Vec<String> {
     let v4 = spec.ipv4.map(|address| format!("ipv4:{address}"));
-    v4.into_iter().chain(spec.ipv6.map(|address| format!("ipv6:{address}"))).collect()
+    v4.into_iter()
+        .chain(spec.ipv6.map(|address| format!("ipv6:{address}")))
+        .collect()
 }
 
 /// The numeric identity and its labels.
-fn identity(spec: &EndpointSpec, reserved: Option<Reserved>, pod: Option<&serde_json::Value>) -> (u32, Vec<String>) {
+fn identity(
+    spec: &EndpointSpec,
+    reserved: Option<Reserved>,
+    pod: Option<&serde_json::Value>,
+) -> (u32, Vec<String>) {
     match reserved {
         Some(Reserved::Host) => return (1, vec!["reserved:host".to_owned()]),
         Some(Reserved::Health) => return (4, vec!["reserved:health".to_owned()]),
@@ -353,11 +423,20 @@ fn identity(spec: &EndpointSpec, reserved: Option<Reserved>, pod: Option<&serde_
     }
     let mut labels = spec.labels.clone();
     if let Some(pod) = pod {
-        let own = pod.pointer("/metadata/labels").and_then(serde_json::Value::as_object);
-        labels.extend(own.into_iter().flatten().map(|(key, value)| format!("k8s:{key}={}", value.as_str().unwrap_or_default())));
+        let own = pod
+            .pointer("/metadata/labels")
+            .and_then(serde_json::Value::as_object);
+        labels.extend(
+            own.into_iter()
+                .flatten()
+                .map(|(key, value)| format!("k8s:{key}={}", value.as_str().unwrap_or_default())),
+        );
         let account = text(pod, "/spec/serviceAccountName");
         let account = if account.is_empty() { "default" } else { account };
-        labels.push(format!("k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name={}", spec.namespace));
+        labels.push(format!(
+            "k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name={}",
+            spec.namespace
+        ));
         labels.push("k8s:io.cilium.k8s.policy.cluster=default".to_owned());
         labels.push(format!("k8s:io.cilium.k8s.policy.serviceaccount={account}"));
         labels.push(format!("k8s:io.kubernetes.pod.namespace={}", spec.namespace));
@@ -368,7 +447,12 @@ fn identity(spec: &EndpointSpec, reserved: Option<Reserved>, pod: Option<&serde_
         return (5, vec!["reserved:init".to_owned()]);
     }
     // The same labels have the same identity on every node.
-    let hash = labels.iter().flat_map(|label| label.bytes()).fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = labels
+        .iter()
+        .flat_map(|label| label.bytes())
+        .fold(0x811C_9DC5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
     (256 + hash % 65_000, labels)
 }
 
@@ -386,7 +470,11 @@ mod tests {
 
     fn registry(version: AgentVersion) -> Registry {
         let mut registry = Registry::new(version);
-        let spec = EndpointSpec { id: Some(684), ipv6: Some("fd00:10:244:1::50".parse().unwrap()), ..EndpointSpec::new("tenant-a", "pod-a", "aaaa1111", Ipv4Addr::new(10, 244, 1, 50)) };
+        let spec = EndpointSpec {
+            id: Some(684),
+            ipv6: Some("fd00:10:244:1::50".parse().unwrap()),
+            ..EndpointSpec::new("tenant-a", "pod-a", "aaaa1111", Ipv4Addr::new(10, 244, 1, 50))
+        };
         registry.add(spec, None, None, Timestamp::UNIX_EPOCH, &Random::new(Some(1)));
         registry
     }
@@ -402,13 +490,19 @@ mod tests {
     #[case::number("684", Ok(true))]
     #[case::other_number("cilium-local:685", Ok(false))]
     #[case::too_large("70000", Err("endpoint id too large: 70000"))]
-    #[case::no_number("x", Err("invalid numeric cilium id: strconv.ParseInt: parsing \"x\": invalid syntax"))]
+    #[case::no_number(
+        "x",
+        Err("invalid numeric cilium id: strconv.ParseInt: parsing \"x\": invalid syntax")
+    )]
     #[case::container("container-id:aaaa1111", Err("unknown endpoint ID prefix \"container-id\""))]
     #[case::pod_name("pod-name:tenant-a/pod-a", Err("unknown endpoint ID prefix \"pod-name\""))]
     #[case::nonsense("a:b:c", Err("unknown endpoint ID prefix \"a\""))]
     fn ids_on_1_20(#[case] id: &str, #[case] expected: Result<bool, &str>) {
         let found = registry(AgentVersion::V1_20).lookup(id).map(|id| id.is_some());
-        assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
+        assert_eq!(
+            found.map_err(|error| error.to_string()),
+            expected.map_err(str::to_owned)
+        );
     }
 
     #[rstest]
@@ -421,21 +515,42 @@ mod tests {
 
     #[test]
     fn attachment_ids_are_unknown_to_1_14() {
-        let error = registry(AgentVersion::V1_14).lookup("cni-attachment-id:aaaa1111:eth0").unwrap_err();
-        assert_eq!(error.to_string(), "unknown endpoint ID prefix \"cni-attachment-id\"");
+        let error = registry(AgentVersion::V1_14)
+            .lookup("cni-attachment-id:aaaa1111:eth0")
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown endpoint ID prefix \"cni-attachment-id\""
+        );
     }
 
     #[test]
     fn refusals_come_in_the_agents_order() {
         let registry = registry(AgentVersion::V1_20);
-        let mut spec = EndpointSpec { id: Some(684), ipv6: Some("fd00:10:244:1::50".parse().unwrap()), ..EndpointSpec::new("a", "b", "aaaa1111", Ipv4Addr::new(10, 244, 1, 50)) };
-        assert_eq!(registry.check(&spec).unwrap_err(), "endpoint ID 684 already exists");
+        let mut spec = EndpointSpec {
+            id: Some(684),
+            ipv6: Some("fd00:10:244:1::50".parse().unwrap()),
+            ..EndpointSpec::new("a", "b", "aaaa1111", Ipv4Addr::new(10, 244, 1, 50))
+        };
+        assert_eq!(
+            registry.check(&spec).unwrap_err(),
+            "endpoint ID 684 already exists"
+        );
         spec.id = None;
-        assert_eq!(registry.check(&spec).unwrap_err(), "endpoint for CNI attachment ID aaaa1111:eth0 already exists");
+        assert_eq!(
+            registry.check(&spec).unwrap_err(),
+            "endpoint for CNI attachment ID aaaa1111:eth0 already exists"
+        );
         spec.container_id = "b".to_owned();
-        assert_eq!(registry.check(&spec).unwrap_err(), "IP ipv4:10.244.1.50 is already in use");
+        assert_eq!(
+            registry.check(&spec).unwrap_err(),
+            "IP ipv4:10.244.1.50 is already in use"
+        );
         spec.ipv4 = Some(Ipv4Addr::new(10, 244, 1, 51));
-        assert_eq!(registry.check(&spec).unwrap_err(), "IP ipv6:fd00:10:244:1::50 is already in use");
+        assert_eq!(
+            registry.check(&spec).unwrap_err(),
+            "IP ipv6:fd00:10:244:1::50 is already in use"
+        );
     }
 
     #[test]

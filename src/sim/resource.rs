@@ -29,20 +29,51 @@ pub struct Resource {
     pub storage: &'static str,
 }
 
-const fn resource(group: &'static str, version: &'static str, plural: &'static str, singular: &'static str, kind: &'static str) -> Resource {
-    Resource { group, version, plural, singular, kind, short_names: &[], namespaced: true, status: false, returns_deleted: false, storage: plural }
+const fn resource(
+    group: &'static str,
+    version: &'static str,
+    plural: &'static str,
+    singular: &'static str,
+    kind: &'static str,
+) -> Resource {
+    Resource {
+        group,
+        version,
+        plural,
+        singular,
+        kind,
+        short_names: &[],
+        namespaced: true,
+        status: false,
+        returns_deleted: false,
+        storage: plural,
+    }
 }
 
 /// core/v1 pods.
-pub static PODS: Resource =
-    Resource { short_names: &["po"], status: true, returns_deleted: true, ..resource("", "v1", "pods", "pod", "Pod") };
+pub static PODS: Resource = Resource {
+    short_names: &["po"],
+    status: true,
+    returns_deleted: true,
+    ..resource("", "v1", "pods", "pod", "Pod")
+};
 /// core/v1 events.
-pub static EVENTS: Resource = Resource { short_names: &["ev"], ..resource("", "v1", "events", "event", "Event") };
+pub static EVENTS: Resource = Resource {
+    short_names: &["ev"],
+    ..resource("", "v1", "events", "event", "Event")
+};
 /// events.k8s.io/v1 events: the same objects as [`EVENTS`] with other field names.
-pub static NEW_EVENTS: Resource = Resource { short_names: &["ev"], ..resource("events.k8s.io", "v1", "events", "event", "Event") };
+pub static NEW_EVENTS: Resource = Resource {
+    short_names: &["ev"],
+    ..resource("events.k8s.io", "v1", "events", "event", "Event")
+};
 /// core/v1 nodes.
-pub static NODES: Resource =
-    Resource { short_names: &["no"], namespaced: false, status: true, ..resource("", "v1", "nodes", "node", "Node") };
+pub static NODES: Resource = Resource {
+    short_names: &["no"],
+    namespaced: false,
+    status: true,
+    ..resource("", "v1", "nodes", "node", "Node")
+};
 /// core/v1 namespaces.
 pub static NAMESPACES: Resource = Resource {
     short_names: &["ns"],
@@ -52,14 +83,23 @@ pub static NAMESPACES: Resource = Resource {
     ..resource("", "v1", "namespaces", "namespace", "Namespace")
 };
 /// apps/v1 replicasets.
-pub static REPLICA_SETS: Resource =
-    Resource { short_names: &["rs"], status: true, ..resource("apps", "v1", "replicasets", "replicaset", "ReplicaSet") };
+pub static REPLICA_SETS: Resource = Resource {
+    short_names: &["rs"],
+    status: true,
+    ..resource("apps", "v1", "replicasets", "replicaset", "ReplicaSet")
+};
 /// apps/v1 statefulsets.
-pub static STATEFUL_SETS: Resource =
-    Resource { short_names: &["sts"], status: true, ..resource("apps", "v1", "statefulsets", "statefulset", "StatefulSet") };
+pub static STATEFUL_SETS: Resource = Resource {
+    short_names: &["sts"],
+    status: true,
+    ..resource("apps", "v1", "statefulsets", "statefulset", "StatefulSet")
+};
 /// apps/v1 daemonsets.
-pub static DAEMON_SETS: Resource =
-    Resource { short_names: &["ds"], status: true, ..resource("apps", "v1", "daemonsets", "daemonset", "DaemonSet") };
+pub static DAEMON_SETS: Resource = Resource {
+    short_names: &["ds"],
+    status: true,
+    ..resource("apps", "v1", "daemonsets", "daemonset", "DaemonSet")
+};
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: Resource = resource("coordination.k8s.io", "v1", "leases", "lease", "Lease");
 /// cilium.io/v2 ciliumnodes.
@@ -72,13 +112,25 @@ pub static CILIUM_NODES: Resource = Resource {
 /// cilium.io/v2 ciliumendpoints: no status subresource.
 pub static CILIUM_ENDPOINTS: Resource = Resource {
     short_names: &["cep", "ciliumep"],
-    ..resource("cilium.io", "v2", "ciliumendpoints", "ciliumendpoint", "CiliumEndpoint")
+    ..resource(
+        "cilium.io",
+        "v2",
+        "ciliumendpoints",
+        "ciliumendpoint",
+        "CiliumEndpoint",
+    )
 };
 /// cilium.io/v2alpha1 ciliumendpointslices.
 pub static CILIUM_ENDPOINT_SLICES: Resource = Resource {
     short_names: &["ces"],
     namespaced: false,
-    ..resource("cilium.io", "v2alpha1", "ciliumendpointslices", "ciliumendpointslice", "CiliumEndpointSlice")
+    ..resource(
+        "cilium.io",
+        "v2alpha1",
+        "ciliumendpointslices",
+        "ciliumendpointslice",
+        "CiliumEndpointSlice",
+    )
 };
 
 /// Every resource.
@@ -101,24 +153,39 @@ impl Resource {
     /// `pods`, `ciliumnodes.cilium.io`.
     #[must_use]
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     /// `v1`, `cilium.io/v2`.
     #[must_use]
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 }
 
 /// The key of an object in its storage; ordered as etcd orders it.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
+    if namespace.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{namespace}/{name}")
+    }
 }
 
 /// A text field of an object, or the empty text.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// What a path of the API stands for.
@@ -142,10 +209,17 @@ pub(crate) fn parse_path(path: &str) -> Option<Target> {
         _ => return None,
     };
     let find = |plural: &str| {
-        RESOURCES.into_iter().find(|r| r.group == group && r.version == version && r.plural == plural)
+        RESOURCES
+            .into_iter()
+            .find(|r| r.group == group && r.version == version && r.plural == plural)
     };
     let target = |resource, namespace: &str, name: &str, subresource: &str| {
-        Some(Target { resource, namespace: decode(namespace)?, name: decode(name)?, subresource: subresource.to_owned() })
+        Some(Target {
+            resource,
+            namespace: decode(namespace)?,
+            name: decode(name)?,
+            subresource: subresource.to_owned(),
+        })
     };
     match rest {
         ["namespaces", namespace, plural, tail @ ..] if !matches!(*plural, "status" | "finalize") => {
@@ -198,7 +272,10 @@ pub(crate) fn query_pairs(query: &str) -> Vec<(String, String)> {
         .filter(|part| !part.is_empty())
         .filter_map(|part| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            Some((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?))
+            Some((
+                decode(&name.replace('+', " "))?,
+                decode(&value.replace('+', " "))?,
+            ))
         })
         .collect()
 }
@@ -210,8 +287,19 @@ mod tests {
     #[test]
     fn paths_name_resources() {
         let pod = parse_path("/api/v1/namespaces/a/pods/b/status").unwrap();
-        assert_eq!((pod.resource, pod.namespace.as_str(), pod.name.as_str(), pod.subresource.as_str()), (&PODS, "a", "b", "status"));
-        assert_eq!(parse_path("/apis/cilium.io/v2/ciliumnodes/n1").unwrap().resource, &CILIUM_NODES);
+        assert_eq!(
+            (
+                pod.resource,
+                pod.namespace.as_str(),
+                pod.name.as_str(),
+                pod.subresource.as_str()
+            ),
+            (&PODS, "a", "b", "status")
+        );
+        assert_eq!(
+            parse_path("/apis/cilium.io/v2/ciliumnodes/n1").unwrap().resource,
+            &CILIUM_NODES
+        );
         assert_eq!(parse_path("/api/v1/namespaces/a").unwrap().resource, &NAMESPACES);
         assert_eq!(parse_path("/api/v1/pods").unwrap().namespace, "");
         assert_eq!(parse_path("/api/v1/secrets"), None);
@@ -221,7 +309,17 @@ mod tests {
 
     #[test]
     fn garbage_does_not_panic() {
-        for text in ["", "%", "%2", "%zz", "%ff", "a%2Fb", "//", "/api//", "/apis/%/%/%"] {
+        for text in [
+            "",
+            "%",
+            "%2",
+            "%zz",
+            "%ff",
+            "a%2Fb",
+            "//",
+            "/api//",
+            "/apis/%/%/%",
+        ] {
             let _ = decode(text);
             let _ = parse_path(text);
             let _ = query_pairs(text);

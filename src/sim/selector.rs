@@ -38,7 +38,12 @@ enum LabelRule {
 
 impl Selector {
     /// Reads both selectors for a resource. An unknown field label is a 400, as is a selector that cannot be read.
-    pub(crate) fn parse(resource: &Resource, namespace: &str, fields: &str, labels: &str) -> Result<Self, Status> {
+    pub(crate) fn parse(
+        resource: &Resource,
+        namespace: &str,
+        fields: &str,
+        labels: &str,
+    ) -> Result<Self, Status> {
         Ok(Self {
             namespace: namespace.to_owned(),
             fields: parse_fields(resource, fields)?,
@@ -49,7 +54,10 @@ impl Selector {
     /// Whether the object belongs to the answer.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || text(object, "/metadata/namespace") == self.namespace)
-            && self.fields.iter().all(|term| (field_value(object, &term.field) == term.value) == term.equal)
+            && self
+                .fields
+                .iter()
+                .all(|term| (field_value(object, &term.field) == term.value) == term.equal)
             && self.labels.iter().all(|term| term.matches(object))
     }
 
@@ -69,12 +77,18 @@ fn parse_fields(resource: &Resource, selector: &str) -> Result<Vec<FieldTerm>, S
         } else if let Some((field, value)) = part.split_once('=') {
             (field, value, true)
         } else {
-            return Err(Status::bad_request(format!("invalid selector: '{selector}'; can't understand '{part}'")));
+            return Err(Status::bad_request(format!(
+                "invalid selector: '{selector}'; can't understand '{part}'"
+            )));
         };
         if !field_known(resource, field) {
             return Err(Status::bad_request(format!("field label not supported: {field}")));
         }
-        terms.push(FieldTerm { field: field.to_owned(), value: value.to_owned(), equal });
+        terms.push(FieldTerm {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            equal,
+        });
     }
     Ok(terms)
 }
@@ -121,18 +135,31 @@ fn field_value(object: &Value, field: &str) -> String {
         "status.podIPs" => String::new(),
         "spec.hostNetwork" | "spec.unschedulable" => {
             let pointer = format!("/{}", field.replace('.', "/"));
-            object.pointer(&pointer).and_then(Value::as_bool).unwrap_or_default().to_string()
+            object
+                .pointer(&pointer)
+                .and_then(Value::as_bool)
+                .unwrap_or_default()
+                .to_string()
         }
         "source" => {
             let component = text(object, "/source/component");
-            if component.is_empty() { text(object, "/reportingComponent") } else { component }.to_owned()
+            if component.is_empty() {
+                text(object, "/reportingComponent")
+            } else {
+                component
+            }
+            .to_owned()
         }
         _ => text(object, &format!("/{}", field.replace('.', "/"))).to_owned(),
     }
 }
 
 fn parse_labels(selector: &str) -> Result<Vec<LabelTerm>, Status> {
-    let unreadable = || Status::bad_request(format!("unable to parse requirement: invalid label selector '{selector}'"));
+    let unreadable = || {
+        Status::bad_request(format!(
+            "unable to parse requirement: invalid label selector '{selector}'"
+        ))
+    };
     let mut terms = Vec::new();
     for part in split_outside_parentheses(selector) {
         let part = part.trim();
@@ -146,7 +173,10 @@ fn parse_labels(selector: &str) -> Result<Vec<LabelTerm>, Status> {
             if let Some(key) = head.strip_suffix(" notin") {
                 (key, LabelRule::NotIn(values))
             } else {
-                (head.strip_suffix(" in").ok_or_else(unreadable)?, LabelRule::In(values))
+                (
+                    head.strip_suffix(" in").ok_or_else(unreadable)?,
+                    LabelRule::In(values),
+                )
             }
         } else if let Some((key, value)) = part.split_once("!=") {
             (key, LabelRule::NotIn(vec![value.trim().to_owned()]))
@@ -158,10 +188,17 @@ fn parse_labels(selector: &str) -> Result<Vec<LabelTerm>, Status> {
             (part, LabelRule::Exists)
         };
         let key = key.trim();
-        if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {
+        if key.is_empty()
+            || !key
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+        {
             return Err(unreadable());
         }
-        terms.push(LabelTerm { key: key.to_owned(), rule });
+        terms.push(LabelTerm {
+            key: key.to_owned(),
+            rule,
+        });
     }
     Ok(terms)
 }
@@ -186,7 +223,10 @@ fn split_outside_parentheses(selector: &str) -> Vec<&str> {
 
 impl LabelTerm {
     fn matches(&self, object: &Value) -> bool {
-        let value = object.pointer("/metadata/labels").and_then(|labels| labels.get(&self.key)).and_then(Value::as_str);
+        let value = object
+            .pointer("/metadata/labels")
+            .and_then(|labels| labels.get(&self.key))
+            .and_then(Value::as_str);
         match (&self.rule, value) {
             (LabelRule::In(values), Some(value)) => values.iter().any(|v| v == value),
             (LabelRule::In(_), None) | (LabelRule::Absent, Some(_)) | (LabelRule::Exists, None) => false,
@@ -218,17 +258,26 @@ mod tests {
     fn pods(#[case] fields: &str, #[case] labels: &str, #[case] expected: bool) {
         let pod = json!({"metadata": {"name": "p", "namespace": "a", "labels": {"app": "db"}}, "spec": {"nodeName": "n1"},
             "status": {"podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}});
-        assert_eq!(Selector::parse(&PODS, "a", fields, labels).unwrap().matches(&pod), expected);
+        assert_eq!(
+            Selector::parse(&PODS, "a", fields, labels).unwrap().matches(&pod),
+            expected
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_a_400_in_the_servers_words() {
         let status = Selector::parse(&PODS, "", "spec.nodename=n1", "").unwrap_err();
-        assert_eq!((status.code, status.message.as_str()), (400, "field label not supported: spec.nodename"));
+        assert_eq!(
+            (status.code, status.message.as_str()),
+            (400, "field label not supported: spec.nodename")
+        );
         let status = Selector::parse(&CILIUM_NODES, "", "spec.x=1", "").unwrap_err();
         assert_eq!(status.message, "field label not supported: spec.x");
         let status = Selector::parse(&EVENTS, "", "reason", "").unwrap_err();
-        assert_eq!(status.message, "invalid selector: 'reason'; can't understand 'reason'");
+        assert_eq!(
+            status.message,
+            "invalid selector: 'reason'; can't understand 'reason'"
+        );
         assert_eq!(Selector::parse(&PODS, "", "", "a in b)").unwrap_err().code, 400);
         assert_eq!(Selector::parse(&PODS, "", "", "=x").unwrap_err().code, 400);
     }

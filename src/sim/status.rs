@@ -25,7 +25,13 @@ pub struct Status {
 impl Status {
     /// A status with a code, a reason and a message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.to_owned(), message: message.into(), details: None, continue_token: None }
+        Self {
+            code,
+            reason: reason.to_owned(),
+            message: message.into(),
+            details: None,
+            continue_token: None,
+        }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {
@@ -42,19 +48,37 @@ impl Status {
 
     /// 404 for an object.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
-        Self::new(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified())).about(resource, name)
+        Self::new(
+            404,
+            "NotFound",
+            format!("{} \"{name}\" not found", resource.qualified()),
+        )
+        .about(resource, name)
     }
 
     /// 409 for a name that is taken.
     pub(crate) fn already_exists(resource: &Resource, name: &str) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", resource.qualified())).about(resource, name)
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{} \"{name}\" already exists", resource.qualified()),
+        )
+        .about(resource, name)
     }
 
     /// 409 for a write against another version of the object.
     pub(crate) fn modified(resource: &Resource, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
-        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified()))
-            .about(resource, name)
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::new(
+            409,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {} \"{name}\": {why}",
+                resource.qualified()
+            ),
+        )
+        .about(resource, name)
     }
 
     /// 409 for a precondition of a delete; the API server names the kind here, not the resource.
@@ -64,7 +88,11 @@ impl Status {
         } else {
             format!("{}.{}", resource.kind, resource.group)
         };
-        let mut status = Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}"));
+        let mut status = Self::new(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}"),
+        );
         let mut details = json!({"kind": resource.kind, "name": name});
         if !resource.group.is_empty() {
             details["group"] = resource.group.into();
@@ -87,19 +115,36 @@ impl Status {
     /// 403 with the resource's name and the rest of the sentence.
     pub(crate) fn forbidden(resource: Option<&Resource>, name: &str, why: &str) -> Self {
         match resource {
-            None => Self { details: Some(json!({})), ..Self::new(403, "Forbidden", format!("forbidden: {why}")) },
-            Some(resource) if name.is_empty() => {
-                Self::new(403, "Forbidden", format!("{} is forbidden: {why}", resource.qualified())).about(resource, name)
-            }
-            Some(resource) => Self::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", resource.qualified()))
-                .about(resource, name),
+            None => Self {
+                details: Some(json!({})),
+                ..Self::new(403, "Forbidden", format!("forbidden: {why}"))
+            },
+            Some(resource) if name.is_empty() => Self::new(
+                403,
+                "Forbidden",
+                format!("{} is forbidden: {why}", resource.qualified()),
+            )
+            .about(resource, name),
+            Some(resource) => Self::new(
+                403,
+                "Forbidden",
+                format!("{} \"{name}\" is forbidden: {why}", resource.qualified()),
+            )
+            .about(resource, name),
         }
     }
 
     /// 405.
     #[must_use]
     pub fn method_not_allowed() -> Self {
-        Self { details: Some(json!({})), ..Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource") }
+        Self {
+            details: Some(json!({})),
+            ..Self::new(
+                405,
+                "MethodNotAllowed",
+                "the server does not allow this method on the requested resource",
+            )
+        }
     }
 
     /// 410 for a resource version or continue token whose history is gone.
@@ -109,7 +154,10 @@ impl Status {
 
     /// 415.
     pub fn unsupported_media_type(message: impl Into<String>) -> Self {
-        Self { details: Some(json!({})), ..Self::new(415, "UnsupportedMediaType", message) }
+        Self {
+            details: Some(json!({})),
+            ..Self::new(415, "UnsupportedMediaType", message)
+        }
     }
 
     /// 422 for one field.
@@ -119,7 +167,11 @@ impl Status {
         } else {
             format!("{}.{}", resource.kind, resource.group)
         };
-        let mut status = Self::new(422, "Invalid", format!("{qualified} \"{name}\" is invalid: {field}: {body}"));
+        let mut status = Self::new(
+            422,
+            "Invalid",
+            format!("{qualified} \"{name}\" is invalid: {field}: {body}"),
+        );
         let mut details = json!({"kind": resource.kind, "name": name, "causes": [{"reason": cause, "message": body, "field": field}]});
         if !resource.group.is_empty() {
             details["group"] = resource.group.into();
@@ -134,24 +186,54 @@ impl Status {
         match code {
             400 => Self::bad_request("the server rejected our request for an unknown reason"),
             401 => Self::unauthorized(),
-            403 => Self::new(403, "Forbidden", "forbidden: User \"system:anonymous\" cannot access this path"),
-            404 => Self::new(404, "NotFound", "the server could not find the requested resource"),
+            403 => Self::new(
+                403,
+                "Forbidden",
+                "forbidden: User \"system:anonymous\" cannot access this path",
+            ),
+            404 => Self::new(
+                404,
+                "NotFound",
+                "the server could not find the requested resource",
+            ),
             409 => Self::new(409, "Conflict", "the server reported a conflict"),
             410 => Self::expired("The resourceVersion for the provided list is too old."),
             429 => Self {
                 details: Some(json!({"retryAfterSeconds": 1})),
-                ..Self::new(429, "TooManyRequests", "Too many requests, please try again later.")
+                ..Self::new(
+                    429,
+                    "TooManyRequests",
+                    "Too many requests, please try again later.",
+                )
             },
             500 => Self {
                 details: Some(json!({"causes": [{"message": "etcdserver: request timed out"}]})),
-                ..Self::new(500, "InternalError", "Internal error occurred: etcdserver: request timed out")
+                ..Self::new(
+                    500,
+                    "InternalError",
+                    "Internal error occurred: etcdserver: request timed out",
+                )
             },
-            503 => Self::new(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+            503 => Self::new(
+                503,
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            ),
             504 => Self {
                 details: Some(json!({})),
-                ..Self::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout")
+                ..Self::new(
+                    504,
+                    "Timeout",
+                    "Timeout: request did not complete within the allotted timeout",
+                )
             },
-            other => Self::new(other, "", format!("the server responded with the status code {other} but did not return more information")),
+            other => Self::new(
+                other,
+                "",
+                format!(
+                    "the server responded with the status code {other} but did not return more information"
+                ),
+            ),
         }
     }
 

@@ -59,7 +59,10 @@ impl Store {
             history: VecDeque::new(),
             history_limit: history_limit.max(1),
         };
-        Self { tables: Mutex::new(tables), changed: watch::Sender::new(1) }
+        Self {
+            tables: Mutex::new(tables),
+            changed: watch::Sender::new(1),
+        }
     }
 
     /// Runs one transaction and tells the watchers if it wrote.
@@ -91,17 +94,27 @@ impl Store {
     /// The objects of a storage now, and the revision that they are of.
     pub(crate) fn snapshot(&self, storage: &str) -> (Objects, u64) {
         let tables = lock(&self.tables);
-        (tables.objects.get(storage).cloned().unwrap_or_default(), tables.revision)
+        (
+            tables.objects.get(storage).cloned().unwrap_or_default(),
+            tables.revision,
+        )
     }
 
     /// The objects of a storage as they were at a revision.
     pub(crate) fn snapshot_at(&self, storage: &str, revision: u64) -> Result<Objects, Compacted> {
         let tables = lock(&self.tables);
         if revision < tables.compacted {
-            return Err(Compacted { oldest: tables.compacted });
+            return Err(Compacted {
+                oldest: tables.compacted,
+            });
         }
         let mut objects = tables.objects.get(storage).cloned().unwrap_or_default();
-        for change in tables.history.iter().rev().take_while(|change| change.revision > revision) {
+        for change in tables
+            .history
+            .iter()
+            .rev()
+            .take_while(|change| change.revision > revision)
+        {
             if change.storage == storage {
                 match &change.previous {
                     Some(previous) => objects.insert(change.key.clone(), previous.clone()),
@@ -113,13 +126,26 @@ impl Store {
     }
 
     /// The changes of a storage after a revision, oldest first, and the revision reached.
-    pub(crate) fn changes_since(&self, storage: &str, revision: u64) -> Result<(Vec<Change>, u64), Compacted> {
+    pub(crate) fn changes_since(
+        &self,
+        storage: &str,
+        revision: u64,
+    ) -> Result<(Vec<Change>, u64), Compacted> {
         let tables = lock(&self.tables);
         if revision < tables.compacted {
-            return Err(Compacted { oldest: tables.compacted });
+            return Err(Compacted {
+                oldest: tables.compacted,
+            });
         }
-        let first = tables.history.partition_point(|change| change.revision <= revision);
-        let changes = tables.history.range(first..).filter(|change| change.storage == storage).cloned().collect();
+        let first = tables
+            .history
+            .partition_point(|change| change.revision <= revision);
+        let changes = tables
+            .history
+            .range(first..)
+            .filter(|change| change.storage == storage)
+            .cloned()
+            .collect();
         Ok((changes, tables.revision))
     }
 
@@ -145,7 +171,11 @@ impl Tables {
         self.revision += 1;
         stamp(&mut object, self.revision);
         let object = Arc::new(object);
-        let previous = self.objects.entry(resource.storage).or_default().insert(key.to_owned(), object.clone());
+        let previous = self
+            .objects
+            .entry(resource.storage)
+            .or_default()
+            .insert(key.to_owned(), object.clone());
         self.remember(resource, key, previous, object.clone(), false);
         object
     }
@@ -161,14 +191,28 @@ impl Tables {
         Some(last)
     }
 
-    fn remember(&mut self, resource: &Resource, key: &str, previous: Option<Arc<Value>>, object: Arc<Value>, removed: bool) {
+    fn remember(
+        &mut self,
+        resource: &Resource,
+        key: &str,
+        previous: Option<Arc<Value>>,
+        object: Arc<Value>,
+        removed: bool,
+    ) {
         if self.history.len() >= self.history_limit
             && let Some(forgotten) = self.history.pop_front()
         {
             self.compacted = forgotten.revision;
         }
         let (revision, storage, key) = (self.revision, resource.storage, key.to_owned());
-        self.history.push_back(Change { revision, storage, key, previous, object, removed });
+        self.history.push_back(Change {
+            revision,
+            storage,
+            key,
+            previous,
+            object,
+            removed,
+        });
     }
 }
 
@@ -202,7 +246,13 @@ mod tests {
         assert_eq!(then.len(), 1);
         assert_eq!(then["a"]["n"], 1);
         let (changes, _) = store.changes_since("pods", first).unwrap();
-        assert_eq!(changes.iter().map(|c| (c.key.as_str(), c.removed)).collect::<Vec<_>>(), [("a", false), ("b", false), ("a", true)]);
+        assert_eq!(
+            changes
+                .iter()
+                .map(|c| (c.key.as_str(), c.removed))
+                .collect::<Vec<_>>(),
+            [("a", false), ("b", false), ("a", true)]
+        );
     }
 
     #[test]

@@ -42,14 +42,23 @@ pub(crate) fn start(
     let mut ended = false;
     if request.initial_events || request.version.is_empty() || request.version == "0" {
         let (objects, revision) = store.snapshot(request.resource.storage);
-        lines.extend(objects.values().filter(|object| request.selector.matches(object)).map(|object| line("ADDED", &shown(request.resource, object))));
+        lines.extend(
+            objects
+                .values()
+                .filter(|object| request.selector.matches(object))
+                .map(|object| line("ADDED", &shown(request.resource, object))),
+        );
         cursor = revision;
         if request.initial_events {
             lines.push_back(bookmark(request.resource, revision, true));
         }
     } else {
         let version = request.version.as_str();
-        let unreadable = || Status::bad_request(format!("resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax"));
+        let unreadable = || {
+            Status::bad_request(format!(
+                "resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax"
+            ))
+        };
         let revision: u64 = version.parse().map_err(|_| unreadable())?;
         match store.changes_since(request.resource.storage, revision) {
             Ok(_) => cursor = revision,
@@ -65,8 +74,20 @@ pub(crate) fn start(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let deadline = Instant::now() + request.timeout;
     let changed = store.subscribe();
-    let running = Running { store, request, lines, cursor, ended, ticks, deadline, changed, cut };
-    Ok(futures::stream::unfold(running, |mut running| async move { running.next().await.map(|chunk| (Ok(chunk), running)) }))
+    let running = Running {
+        store,
+        request,
+        lines,
+        cursor,
+        ended,
+        ticks,
+        deadline,
+        changed,
+        cut,
+    };
+    Ok(futures::stream::unfold(running, |mut running| async move {
+        running.next().await.map(|chunk| (Ok(chunk), running))
+    }))
 }
 
 struct Running {
@@ -92,11 +113,15 @@ impl Running {
             }
             // Seen before the history is read: a change in between wakes the next round.
             self.changed.mark_unchanged();
-            match self.store.changes_since(self.request.resource.storage, self.cursor) {
+            match self
+                .store
+                .changes_since(self.request.resource.storage, self.cursor)
+            {
                 Err(Compacted { .. }) => return None,
                 Ok((changes, revision)) => {
                     self.cursor = revision;
-                    let events: Vec<String> = changes.iter().filter_map(|change| self.event(change)).collect();
+                    let events: Vec<String> =
+                        changes.iter().filter_map(|change| self.event(change)).collect();
                     self.lines.extend(events);
                 }
             }
@@ -181,7 +206,11 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("count", "deprecatedCount"),
 ];
 
-fn rename(object: &Value, resource: &Resource, pair: impl Fn(&(&'static str, &'static str)) -> (&'static str, &'static str)) -> Value {
+fn rename(
+    object: &Value,
+    resource: &Resource,
+    pair: impl Fn(&(&'static str, &'static str)) -> (&'static str, &'static str),
+) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         for names in &EVENT_FIELDS {

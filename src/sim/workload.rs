@@ -48,7 +48,10 @@ impl Workload {
     /// Makes the controller's object.
     pub(crate) fn create(&self, api: &ApiServer) -> Result<Value, Status> {
         let spec = json!({"replicas": self.replicas, "selector": {"matchLabels": self.template.pointer("/metadata/labels")}, "template": self.template});
-        api.create(self.resource(), json!({"metadata": {"name": self.name, "namespace": self.namespace}, "spec": spec}))
+        api.create(
+            self.resource(),
+            json!({"metadata": {"name": self.name, "namespace": self.namespace}, "spec": spec}),
+        )
     }
 
     /// Keeps the pods, for ever.
@@ -59,7 +62,10 @@ impl Workload {
             changed.mark_unchanged();
             for name in self.missing(&api, &controller) {
                 // Lost a race, or the namespace is going: the next change tries again.
-                if api.create(&PODS, self.pod(&controller, &name, made >= self.replicas)).is_ok() {
+                if api
+                    .create(&PODS, self.pod(&controller, &name, made >= self.replicas))
+                    .is_ok()
+                {
                     made += 1;
                 }
             }
@@ -74,7 +80,9 @@ impl Workload {
         match self.kind {
             WorkloadKind::StatefulSet => {
                 let names = (0..self.replicas).map(|ordinal| format!("{}-{ordinal}", self.name));
-                names.filter(|name| api.get(&PODS, &self.namespace, name).is_err()).collect()
+                names
+                    .filter(|name| api.get(&PODS, &self.namespace, name).is_err())
+                    .collect()
             }
             WorkloadKind::ReplicaSet => {
                 let uid = text(controller, "/metadata/uid");
@@ -109,7 +117,9 @@ impl Workload {
         }]);
         if self.kind == WorkloadKind::ReplicaSet
             && replacement
-            && let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+            && let Some(annotations) = pod
+                .pointer_mut("/metadata/annotations")
+                .and_then(Value::as_object_mut)
         {
             annotations.remove(IP_ANNOTATION);
         }
@@ -122,14 +132,18 @@ pub(crate) async fn run_agent_pod(api: ApiServer, agent: Agent, node: String, re
     let daemon_set = api.get(&DAEMON_SETS, "kube-system", "cilium").or_else(|_| {
         api.create(&DAEMON_SETS, json!({"metadata": {"name": "cilium", "namespace": "kube-system"}, "spec": {"selector": {"matchLabels": {"k8s-app": "cilium"}}}}))
     });
-    let owner = daemon_set.map(|object| text(&object, "/metadata/uid").to_owned()).unwrap_or_default();
+    let owner = daemon_set
+        .map(|object| text(&object, "/metadata/uid").to_owned())
+        .unwrap_or_default();
     let fields = format!("spec.nodeName={node}");
     let store = Arc::clone(&api.0.lifecycle.store);
     let mut changed = store.subscribe();
     let mut first = true;
     loop {
         changed.mark_unchanged();
-        let there = api.list(&PODS, "kube-system", &fields, "k8s-app=cilium").is_ok_and(|pods| !pods.is_empty());
+        let there = api
+            .list(&PODS, "kube-system", &fields, "k8s-app=cilium")
+            .is_ok_and(|pods| !pods.is_empty());
         if !there {
             if !first {
                 agent.stop().await;

@@ -80,8 +80,9 @@ async fn an_endpoint_that_the_agent_removes_with_clean_up_errors_is_healed_too()
     node.kubelet.confirm_deleted(&gone).await;
     let (pod, _) = node.waiting_pod("waits", ip).await;
     let daemon = node.healer().await;
-    let acted = daemon.acted("waits", "healed").await;
-    assert!(acted.to_string().contains("with 1 clean-up error"), "{acted}");
+    let freed = daemon.acted("waits", "freed").await;
+    assert!(freed.to_string().contains("with 1 clean-up error"), "{freed}");
+    daemon.acted("waits", "healed").await;
     node.runs(&pod, ip).await;
     daemon.stop().await;
 }
@@ -100,7 +101,7 @@ async fn a_refusal_in_an_event_of_the_newer_form_is_understood() {
 }
 
 #[tokio::test]
-async fn an_address_that_the_agents_ipam_has_given_to_another_pod_is_left_until_it_is_free() {
+async fn an_address_that_the_agents_ipam_has_given_to_another_pod_is_left_alone() {
     let node = Node::new().await;
     let ip = node.ip(50);
     node.leak("gone", ip).await;
@@ -129,28 +130,20 @@ async fn an_address_that_the_agents_ipam_has_given_to_another_pod_is_left_until_
         },
     )
     .await;
-    let (pod, _) = node.waiting_pod("waits", ip).await;
+    node.waiting_pod("waits", ip).await;
     let daemon = node.healer().await;
-    let waits = daemon
-        .line("the address is allocated", |line| {
-            line.to_string().contains("allocated to")
-        })
-        .await;
-    assert!(
-        waits.to_string().contains(&format!("{}/other", node.namespace)),
-        "{waits}"
-    );
-    assert_eq!(node.agent.api().holder(ip).await, leaked);
+    let aborted = daemon.acted("waits", "aborted").await;
+    assert!(aborted.to_string().contains(&other), "{aborted}");
+    assert_eq!(agent.holder(ip).await, leaked);
+    // The plugin cannot give it back while an endpoint holds it: it expires.
     assert_eq!(
         agent
             .call(Method::DELETE, &allocation, None)
             .await
             .expect("release")
             .status,
-        200
+        500
     );
-    daemon.acted("waits", "healed").await;
-    node.runs(&pod, ip).await;
     daemon.stop().await;
 }
 

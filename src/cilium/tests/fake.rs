@@ -22,7 +22,10 @@ pub(super) enum Act {
 pub(super) fn answer(status: u16, content_type: &str, body: &str) -> Act {
     let length = body.len();
     Act::Bytes(
-        format!("HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes(),
+        format!(
+            "HTTP/1.1 {status} X\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .into_bytes(),
     )
 }
 
@@ -64,7 +67,11 @@ impl FakeAgent {
                 connections.spawn(serve(stream, Arc::clone(&log), Arc::clone(&script)));
             }
         });
-        Self { dir, seen, _tasks: tasks }
+        Self {
+            dir,
+            seen,
+            _tasks: tasks,
+        }
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -89,7 +96,10 @@ async fn serve(mut stream: UnixStream, log: Arc<Mutex<Vec<Seen>>>, script: Arc<i
             Ok(read) => head.extend_from_slice(&chunk[..read]),
         }
     }
-    let seen = Seen { head: String::from_utf8(head).unwrap(), at: Instant::now() };
+    let seen = Seen {
+        head: String::from_utf8(head).unwrap(),
+        at: Instant::now(),
+    };
     let act = script(seen.line());
     log.lock().unwrap().push(seen);
     let (bytes, hangs) = match act {

@@ -126,10 +126,12 @@ impl Daemon {
         .await
     }
 
-    /// The first act on that pod that ended so.
+    /// The first act for that pod that ended so. What is told of one wedge has one correlation id.
     pub async fn acted(&self, pod: &str, outcome: &str) -> Value {
         self.line(&format!("an act for {pod} {outcome}"), |line| {
-            line["message"] == "acted" && line["outcome"] == outcome && names(line, pod)
+            let same =
+                |judged: &Value| names(judged, pod) && judged["correlation_id"] == line["correlation_id"];
+            line["message"] == "acted" && line["outcome"] == outcome && self.lines().iter().any(same)
         })
         .await
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// Longer than any step of the daemon takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than the daemon leaves a wedge unlooked at, on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const POLL: Duration = Duration::from_millis(50);
 

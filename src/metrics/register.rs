@@ -1,0 +1,166 @@
+//! Names and help texts of the metrics, and the series that are there from the start.
+
+use std::hash::Hash;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Unit;
+
+use super::{ActOutcome, AgentCall, ApiOutcome, ApiResource, ApiVerb, Metrics, NOT_WEDGED};
+use crate::domain::{Verdict, Withheld};
+
+const MODES: [&str; 2] = ["observe", "heal"];
+
+impl Metrics {
+    pub(super) fn start_at_zero(&self) {
+        for verdict in Verdict::ALL {
+            create(&self.wedges, &[("verdict", verdict.as_str())]);
+            create(&self.judgements, &[("verdict", verdict.as_str())]);
+            // A refusal of a stale endpoint goes by the word of what is withheld.
+            if verdict != Verdict::StaleEndpoint {
+                create(&self.refusals, &[("reason", verdict.as_str())]);
+            }
+        }
+        create(&self.judgements, &[("verdict", NOT_WEDGED)]);
+        for withheld in Withheld::ALL {
+            create(&self.refusals, &[("reason", withheld.as_str())]);
+        }
+        for (kind, outcome) in ActOutcome::pairs() {
+            create(
+                &self.acts,
+                &[("remedy", kind.as_str()), ("outcome", outcome.as_str())],
+            );
+        }
+        for call in AgentCall::ALL {
+            create(&self.agent_durations, &[("call", call.as_str())]);
+            for outcome in call.usual_outcomes() {
+                create(
+                    &self.agent_requests,
+                    &[("call", call.as_str()), ("outcome", outcome)],
+                );
+            }
+        }
+        for (verb, resource) in ApiVerb::usual() {
+            let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
+            create(&self.api_durations, &[verb, resource]);
+            for outcome in ApiOutcome::USUAL {
+                create(
+                    &self.api_requests,
+                    &[verb, resource, ("outcome", outcome.as_str())],
+                );
+            }
+        }
+        for resource in ApiResource::OBJECTS {
+            create(&self.malformed, &[("resource", resource.as_str())]);
+        }
+        for mode in MODES {
+            create(&self.mode, &[("mode", mode)]);
+        }
+    }
+
+    pub(super) fn register_findings(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "wedges",
+            "Pods of this node that are wedged now, by verdict",
+            self.wedges.clone(),
+        );
+        r.register_with_unit(
+            "oldest_wedge",
+            "Age of the oldest wedge of this node, in seconds; 0 without any",
+            Unit::Seconds,
+            self.oldest_wedge.clone(),
+        );
+        r.register(
+            "judgements",
+            "Judgements made, by verdict",
+            self.judgements.clone(),
+        );
+        r.register(
+            "refusals",
+            "Findings that were left alone, by verdict or by what withheld the remedy",
+            self.refusals.clone(),
+        );
+        r.register("acts", "Remedies begun, by how they ended", self.acts.clone());
+    }
+
+    pub(super) fn register_requests(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "agent_requests",
+            "Calls of the Cilium agent's API, by outcome",
+            self.agent_requests.clone(),
+        );
+        r.register_with_unit(
+            "agent_request_duration",
+            "Time that calls of the Cilium agent's API took, failed ones included, in seconds",
+            Unit::Seconds,
+            self.agent_durations.clone(),
+        );
+        r.register(
+            "api_requests",
+            "Requests to the Kubernetes API server, by outcome",
+            self.api_requests.clone(),
+        );
+        r.register_with_unit(
+            "api_request_duration",
+            "Time to the answer of the Kubernetes API server, of a watch to its first byte, in seconds",
+            Unit::Seconds,
+            self.api_durations.clone(),
+        );
+        r.register(
+            "malformed_objects",
+            "Objects of the Kubernetes API that could not be understood",
+            self.malformed.clone(),
+        );
+        r.register(
+            "watch_restarts",
+            "Times that the watch on pods was begun anew",
+            self.watch_restarts.clone(),
+        );
+    }
+
+    pub(super) fn register_process(&mut self) {
+        let r = &mut self.registry;
+        r.register(
+            "pods_watched",
+            "Pods of this node that the watch knows",
+            self.pods_watched.clone(),
+        );
+        r.register(
+            "mode",
+            "1 for the mode that the program runs in, 0 for the other",
+            self.mode.clone(),
+        );
+        r.register(
+            "build",
+            "The build of the program",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
+        let start: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
+        start.set(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
+        );
+        r.register_with_unit(
+            "start_time",
+            "Start of the process, in seconds since 1970-01-01 UTC",
+            Unit::Seconds,
+            start,
+        );
+    }
+}
+
+/// Makes the series of a label set, at zero.
+fn create<L, M, C>(family: &Family<L, M, C>, labels: &L)
+where
+    L: Clone + Hash + Eq + EncodeLabelSet,
+    C: MetricConstructor<M>,
+{
+    drop(family.get_or_create(labels));
+}
