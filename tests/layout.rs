@@ -4,14 +4,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ALL: [&str; 8] = ["admin", "cilium", "cli", "engine", "kube", "metrics", "sim", "snapshot"];
+const ALL: [&str; 8] = [
+    "admin", "cilium", "cli", "engine", "kube", "metrics", "sim", "snapshot",
+];
 
 fn sources(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
     }
     let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    entries.flat_map(|entry| sources(&entry.expect("an entry").path())).filter(|file| file.extension().is_some_and(|ext| ext == "rs")).collect()
+    entries
+        .flat_map(|entry| sources(&entry.expect("an entry").path()))
+        .filter(|file| file.extension().is_some_and(|ext| ext == "rs"))
+        .collect()
 }
 
 /// The lines of a module that are code.
@@ -26,20 +31,29 @@ fn code(module: &str) -> Vec<(PathBuf, String)> {
     assert!(!files.is_empty(), "no module {module}");
     let lines = |file: PathBuf| {
         let text = fs::read_to_string(&file).expect("a source file");
-        text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| (file.clone(), line.to_owned())).collect::<Vec<_>>()
+        text.lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .map(|line| (file.clone(), line.to_owned()))
+            .collect::<Vec<_>>()
     };
     files.into_iter().flat_map(lines).collect()
 }
 
 fn imports(line: &str, module: &str) -> bool {
     // `crate::{admin::…, kube::…}` is not the house's style and would be missed: it counts as each of them.
-    line.contains(&format!("crate::{module}::")) || line.contains(&format!("use crate::{module};")) || line.contains("crate::{")
+    line.contains(&format!("crate::{module}::"))
+        || line.contains(&format!("use crate::{module};"))
+        || line.contains("crate::{")
 }
 
 fn check(module: &str, forbidden: &[&str]) {
     for (file, line) in code(module) {
         for other in forbidden.iter().filter(|other| **other != module) {
-            assert!(!imports(&line, other), "{} imports crate::{other}: {line}", file.display());
+            assert!(
+                !imports(&line, other),
+                "{} imports crate::{other}: {line}",
+                file.display()
+            );
         }
     }
 }
@@ -48,8 +62,22 @@ fn check(module: &str, forbidden: &[&str]) {
 fn the_domain_imports_no_other_module_and_no_io() {
     check("domain", &ALL);
     for (file, line) in code("domain") {
-        for library in ["tokio", "kube::", "k8s_openapi", "hyper", "axum", "std::fs", "std::net::Tcp", "std::time::SystemTime", "Timestamp::now"] {
-            assert!(!line.contains(library), "{} uses {library}: {line}", file.display());
+        for library in [
+            "tokio",
+            "kube::",
+            "k8s_openapi",
+            "hyper",
+            "axum",
+            "std::fs",
+            "std::net::Tcp",
+            "std::time::SystemTime",
+            "Timestamp::now",
+        ] {
+            assert!(
+                !line.contains(library),
+                "{} uses {library}: {line}",
+                file.display()
+            );
         }
     }
 }
@@ -68,5 +96,8 @@ fn metrics_and_http_know_nobody_who_uses_them() {
 
 #[test]
 fn the_simulated_cluster_shares_no_code_with_what_it_tests() {
-    check("sim", &["admin", "cilium", "cli", "domain", "engine", "kube", "metrics"]);
+    check(
+        "sim",
+        &["admin", "cilium", "cli", "domain", "engine", "kube", "metrics"],
+    );
 }

@@ -16,20 +16,17 @@ pub enum Check {
     PodWatch,
     /// The agent answers.
     Agent,
-    /// The API server answers.
-    Api,
 }
 
 impl Check {
     /// All of them, in the order of the listing.
-    pub const ALL: [Self; 3] = [Self::PodWatch, Self::Agent, Self::Api];
+    pub const ALL: [Self; 2] = [Self::PodWatch, Self::Agent];
 
     /// The word for it in the listing.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PodWatch => "pod-watch",
             Self::Agent => "agent",
-            Self::Api => "api",
         }
     }
 }

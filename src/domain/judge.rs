@@ -350,7 +350,7 @@ impl Clock<'_> {
         if self.age(started) < signed(self.limits.agent_settle) {
             trail.fail(
                 Check::AgentStart,
-                format!("{started}, {} ago", seconds(self.age(started))),
+                format!("{}, {} ago", clock_time(started), seconds(self.age(started))),
             );
             let reason = format!(
                 "the agent started {} ago: queued deletions may still be replayed",
@@ -359,13 +359,13 @@ impl Clock<'_> {
             return settle(reason, started.checked_add(self.limits.agent_settle).ok());
         }
         if self.failure.at.is_some_and(|failed| started > failed) {
-            trail.fail(Check::AgentStart, format!("{started}, after the newest failure"));
+            trail.fail(Check::AgentStart, format!("{}, after the newest failure", clock_time(started)));
             return settle(
                 "the newest failure is the answer of an agent that has been restarted since".to_owned(),
                 None,
             );
         }
-        trail.pass(Check::AgentStart, format!("{started}, before the newest failure"));
+        trail.pass(Check::AgentStart, format!("{}, before the newest failure", clock_time(started)));
         let failed = self.failure.at?;
         if self.failure.lone && self.age(failed) < signed(self.limits.lone_failure_age) {
             trail.fail(
@@ -396,7 +396,7 @@ impl Clock<'_> {
             trail.pass(Check::FailureAge, format!("{} old", seconds(age)));
             return None;
         };
-        trail.fail(Check::FailureAge, format!("{failed}, {} old", seconds(age)));
+        trail.fail(Check::FailureAge, format!("{}, {} old", clock_time(failed), seconds(age)));
         Some(Ruling::refuse(
             Verdict::InsufficientEvidence,
             format!("the newest failure is {wrong}"),
@@ -417,6 +417,11 @@ impl Clock<'_> {
 
 fn signed(duration: Duration) -> SignedDuration {
     SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+/// A time for people: whole seconds, as Events tell them.
+fn clock_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 fn seconds(duration: SignedDuration) -> String {
@@ -451,7 +456,7 @@ impl Wedge<'_> {
             EndpointState::Ready | EndpointState::Other => false,
         };
         let seen = match newest {
-            Some(at) => format!("{}, newest log entry {at}", holder.state.as_str()),
+            Some(at) => format!("{}, newest log entry {}", holder.state.as_str(), clock_time(at)),
             None => format!("{}, no log", holder.state.as_str()),
         };
         if young && moving {

@@ -211,11 +211,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_PATIENCE: Duration = Duration::from_mins(2);
 const SOON: Duration = Duration::from_secs(1);
 
-/// The pause before a pod's Events are read again: 5 s in its first minute, then 15 s, after some ten minutes 30 s.
+/// The pause before a pod's Events are read again: 5 s in its first five minutes, then 15 s, after
+/// twenty minutes 30 s.
 fn quiet_delay(looks: u32) -> Duration {
     Duration::from_secs(match looks {
-        0..12 => 5,
-        12..48 => 15,
+        0..60 => 5,
+        60..120 => 15,
         _ => 30,
     })
 }

@@ -367,7 +367,7 @@ impl ApiServer {
         self.0.lifecycle.create(
             resource,
             namespace,
-            super::watch::stored(resource, &object),
+            super::watch::stored(resource, object),
             Author::Setup,
             false,
         )
@@ -505,8 +505,8 @@ impl ApiServer {
 impl Shared {
     /// Whether a resource is served; two may be left out.
     pub(crate) fn serves(&self, resource: &Resource) -> bool {
-        !(resource == &CILIUM_ENDPOINTS && !self.options.serve_cilium_endpoints
-            || resource == &CILIUM_ENDPOINT_SLICES && !self.options.serve_cilium_endpoint_slices)
+        (self.options.serve_cilium_endpoints || resource != &CILIUM_ENDPOINTS)
+            && (self.options.serve_cilium_endpoint_slices || resource != &CILIUM_ENDPOINT_SLICES)
     }
 }
 

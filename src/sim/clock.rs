@@ -92,7 +92,7 @@ impl Random {
         ))
     }
 
-    /// SplitMix64: good enough for names, and needs no dependency.
+    /// `SplitMix64`: good enough for names, and needs no dependency.
     pub(crate) fn next(&self) -> u64 {
         let mut z = self
             .0

@@ -113,6 +113,15 @@ impl Kubelet {
     }
 }
 
+impl KubeletShared {
+    fn exists(&self, pod: &Value) -> bool {
+        let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
+        self.api
+            .get(&PODS, namespace, name)
+            .is_ok_and(|present| text(&present, "/metadata/uid") == text(pod, "/metadata/uid"))
+    }
+}
+
 /// Starts a worker for every pod of the node, and wakes it when its pod changes.
 async fn run(shared: Arc<KubeletShared>) {
     let store = shared.api.0.lifecycle.store.clone();
@@ -122,22 +131,21 @@ async fn run(shared: Arc<KubeletShared>) {
     let mut cursor = 0;
     loop {
         changed.mark_unchanged();
-        let pods: Vec<Arc<Value>> = match store
+        let pods: Vec<Arc<Value>> = if let Some((news, revision)) = store
             .changes_since(PODS.storage, cursor)
             .ok()
             .filter(|_| cursor > 0)
         {
-            Some((changes, revision)) => {
-                cursor = revision;
-                changes.into_iter().map(|change| change.object).collect()
+            cursor = revision;
+            news.into_iter().map(|change| change.object).collect()
+        } else {
+            let (objects, revision) = store.snapshot(PODS.storage);
+            cursor = revision;
+            // A pod that went unseen is found missing by its worker.
+            for wake in known.values() {
+                wake.notify_one();
             }
-            None => {
-                let (objects, revision) = store.snapshot(PODS.storage);
-                cursor = revision;
-                // A pod that went unseen is found missing by its worker.
-                known.values().for_each(|wake| wake.notify_one());
-                objects.into_values().collect()
-            }
+            objects.into_values().collect()
         };
         for pod in pods
             .iter()
@@ -146,7 +154,8 @@ async fn run(shared: Arc<KubeletShared>) {
             let uid = text(pod, "/metadata/uid").to_owned();
             if let Some(wake) = known.get(&uid) {
                 wake.notify_one();
-            } else {
+            } else if shared.exists(pod) {
+                // An old change of a pod that is gone must not start a worker: it would tear down once more.
                 let wake = Arc::new(Notify::new());
                 let worker = Worker {
                     kubelet: shared.clone(),

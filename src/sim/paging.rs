@@ -76,6 +76,9 @@ pub(crate) fn list(
     }
     let remaining = matching.count();
     let mut metadata = json!({"resourceVersion": revision.to_string()});
+    if resource.is_custom() {
+        metadata["continue"] = "".into();
+    }
     if remaining > 0 {
         metadata["continue"] = encode(Some(revision), &format!("{last}\0")).into();
         if selector.is_empty() {
@@ -87,12 +90,18 @@ pub(crate) fn list(
     )
 }
 
+/// A resource version of a list, which may be empty.
+fn read_version(version: &str) -> Result<u64, Status> {
+    if version.is_empty() {
+        return Ok(0);
+    }
+    let why = format!("resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax");
+    version.parse().map_err(|_| Status::bad_request(format!("invalid resource version: {why}")))
+}
+
 fn first_page(store: &Store, resource: &Resource, page: &Page) -> Result<(Objects, u64), Status> {
+    let revision = read_version(&page.version)?;
     if page.version_match == "Exact" {
-        let revision = page
-            .version
-            .parse()
-            .map_err(|_| Status::bad_request(format!("Invalid value: {:?}", page.version)))?;
         let objects = store
             .snapshot_at(resource.storage, revision)
             .map_err(|_| Status::expired("The resourceVersion for the provided list is too old."))?;
@@ -102,7 +111,7 @@ fn first_page(store: &Store, resource: &Resource, page: &Page) -> Result<(Object
 }
 
 /// The items of a core list carry no kind and apiVersion of their own; those of custom resources do.
-fn without_type(object: &Value) -> Value {
+pub(crate) fn without_type(object: &Value) -> Value {
     let mut object = object.clone();
     let core = object
         .get("apiVersion")

@@ -165,28 +165,47 @@ impl Endpoint {
         }
     }
 
-    /// Adds the periodic regenerations that are due, which only show in the log.
+    /// Adds the periodic regenerations that are due, which only show in the log: after some hundred minutes they
+    /// have pushed the creation out of it.
     pub(crate) fn catch_up(&mut self, now: Timestamp) {
-        while self.next_regeneration <= now {
-            let at = self.next_regeneration;
-            if self.state == "ready" {
-                self.write_log(
-                    at,
-                    "ready",
-                    "Successfully regenerated endpoint program (Reason: PeriodicRegeneration)",
-                );
-            }
-            // A long sleep adds no more than a full log.
-            let behind = now.duration_since(at).as_secs() / REGENERATION_EVERY.as_secs();
-            let skip = (behind - i64::try_from(MAX_LOGS).unwrap_or_default()).max(0);
-            let step = REGENERATION_EVERY
-                .checked_mul(i32::try_from(skip + 1).unwrap_or(1))
-                .unwrap_or(REGENERATION_EVERY);
-            self.next_regeneration = at.checked_add(step).unwrap_or(now);
-            if self.next_regeneration <= at {
-                return;
-            }
+        let every = REGENERATION_EVERY.as_secs();
+        let late = now.duration_since(self.next_regeneration).as_secs();
+        if late < 0 {
+            return;
         }
+        let due = late / every + 1;
+        let at = |n: i64| {
+            let after = SignedDuration::from_secs(every.saturating_mul(n));
+            self.next_regeneration.checked_add(after).unwrap_or(now)
+        };
+        // No more than a full log is written.
+        let times: Vec<Timestamp> = ((due - 60).max(0)..due).map(at).collect();
+        self.next_regeneration = at(due);
+        for at in times
+            .into_iter()
+            .filter(|_| self.state == "ready")
+            .collect::<Vec<_>>()
+        {
+            self.regenerate(at, "PeriodicRegeneration", "PeriodicRegeneration");
+        }
+    }
+
+    /// Logs one regeneration.
+    fn regenerate(&mut self, at: Timestamp, reason: &str, trigger: &str) {
+        let done = format!("Successfully regenerated endpoint program (Reason: {reason})");
+        self.write_log(
+            at,
+            "waiting-to-regenerate",
+            &format!("Triggering endpoint regeneration due to {trigger}"),
+        );
+        self.write_log(at, "regenerating", &format!("Regenerating endpoint: {reason}"));
+        self.write_log(
+            at,
+            "ready",
+            "Completed endpoint regeneration with no pending regeneration requests",
+        );
+        self.write_log(at, "ready", &done);
+        self.write_log(at, "ready", &done);
     }
 }
 
@@ -329,29 +348,9 @@ impl Registry {
             next_regeneration: created.checked_add(REGENERATION_EVERY).unwrap_or(created),
             spec,
         };
-        for (state, message) in [
-            ("waiting-for-identity", "Endpoint creation"),
-            ("ready", "Set identity for this endpoint"),
-            (
-                "waiting-to-regenerate",
-                "Triggering endpoint regeneration due to LabelsUpdate: updated security labels",
-            ),
-            ("regenerating", "Regenerating endpoint: LabelsUpdate"),
-            (
-                "ready",
-                "Completed endpoint regeneration with no pending regeneration requests",
-            ),
-            (
-                "ready",
-                "Successfully regenerated endpoint program (Reason: LabelsUpdate)",
-            ),
-            (
-                "ready",
-                "Successfully regenerated endpoint program (Reason: LabelsUpdate)",
-            ),
-        ] {
-            endpoint.write_log(created, state, message);
-        }
+        endpoint.write_log(created, "waiting-for-identity", "Endpoint creation");
+        endpoint.write_log(created, "ready", "Set identity for this endpoint");
+        endpoint.regenerate(created, "LabelsUpdate", "LabelsUpdate: updated security labels");
         self.insert(endpoint);
         id
     }

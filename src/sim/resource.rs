@@ -134,7 +134,7 @@ pub static CILIUM_ENDPOINT_SLICES: Resource = Resource {
 };
 
 /// Every resource.
-pub static RESOURCES: [&Resource; 12] = [
+pub(crate) static RESOURCES: [&Resource; 12] = [
     &PODS,
     &EVENTS,
     &NEW_EVENTS,
@@ -158,6 +158,12 @@ impl Resource {
         } else {
             format!("{}.{}", self.plural, self.group)
         }
+    }
+
+    /// Whether it is one of Cilium's custom resources, which the server words and lists otherwise than its own.
+    #[must_use]
+    pub fn is_custom(&self) -> bool {
+        self.group == "cilium.io"
     }
 
     /// `v1`, `cilium.io/v2`.

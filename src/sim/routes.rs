@@ -307,7 +307,7 @@ fn dry_run(query: &Query) -> bool {
 }
 
 fn create(shared: &Shared, target: &Target, call: &Call, query: &Query) -> Result {
-    let object = stored(target.resource, &body(call)?);
+    let object = stored(target.resource, body(call)?);
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(Status::method_not_allowed());
     }
@@ -325,7 +325,7 @@ fn update(shared: &Shared, target: &Target, call: &Call, query: &Query) -> Resul
     if !subresource_served(target) {
         return Ok(None);
     }
-    let object = stored(target.resource, &body(call)?);
+    let object = stored(target.resource, body(call)?);
     let named = text(&object, "/metadata/name");
     if named != target.name {
         return Err(Status::bad_request(format!(
@@ -379,7 +379,7 @@ fn change(shared: &Shared, target: &Target, call: &Call, query: &Query) -> Resul
             "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor",
         ));
     }
-    let patch = stored(target.resource, &body(call)?);
+    let patch = stored(target.resource, body(call)?);
     let status = target.subresource == "status";
     let exists = shared
         .lifecycle

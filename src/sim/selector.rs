@@ -229,7 +229,7 @@ impl LabelTerm {
             .and_then(Value::as_str);
         match (&self.rule, value) {
             (LabelRule::In(values), Some(value)) => values.iter().any(|v| v == value),
-            (LabelRule::In(_), None) | (LabelRule::Absent, Some(_)) | (LabelRule::Exists, None) => false,
+            (LabelRule::In(_) | LabelRule::Exists, None) | (LabelRule::Absent, Some(_)) => false,
             (LabelRule::NotIn(values), Some(value)) => !values.iter().any(|v| v == value),
             (LabelRule::NotIn(_) | LabelRule::Absent, None) | (LabelRule::Exists, Some(_)) => true,
         }

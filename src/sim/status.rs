@@ -160,24 +160,43 @@ impl Status {
         }
     }
 
-    /// 422 for one field.
+    /// 404 where a group is served and the resource is not.
+    pub(crate) fn no_resource() -> Self {
+        Self { details: Some(json!({})), ..Self::new(404, "NotFound", "the server could not find the requested resource") }
+    }
+
+    /// 422 for one field. Custom resources are named by their plural here, the others by their kind.
     pub(crate) fn invalid(resource: &Resource, name: &str, field: &str, cause: &str, body: &str) -> Self {
-        let qualified = if resource.group.is_empty() {
-            resource.kind.to_owned()
-        } else {
-            format!("{}.{}", resource.kind, resource.group)
-        };
-        let mut status = Self::new(
-            422,
-            "Invalid",
-            format!("{qualified} \"{name}\" is invalid: {field}: {body}"),
-        );
-        let mut details = json!({"kind": resource.kind, "name": name, "causes": [{"reason": cause, "message": body, "field": field}]});
+        let kind = if resource.is_custom() { resource.plural } else { resource.kind };
+        let qualified =
+            if resource.group.is_empty() { kind.to_owned() } else { format!("{kind}.{}", resource.group) };
+        let message = format!("{qualified} \"{name}\" is invalid: {field}: {body}");
+        let mut details = json!({"kind": kind, "causes": [{"reason": cause, "message": body, "field": field}]});
         if !resource.group.is_empty() {
             details["group"] = resource.group.into();
         }
-        status.details = Some(details);
+        if !name.is_empty() {
+            details["name"] = name.into();
+        }
+        Self { details: Some(details), ..Self::new(422, "Invalid", message) }
+    }
+
+    /// 422 for a field that never changes; the server names it twice.
+    pub(crate) fn immutable(resource: &Resource, name: &str, field: &str, value: &str) -> Self {
+        let body = format!("Invalid value: \"{value}\": field is immutable");
+        let mut status = Self::invalid(resource, name, field, "FieldValueInvalid", &body);
+        if let Some(causes) = status.details.as_mut().and_then(|d| d["causes"].as_array_mut()) {
+            causes.extend(causes.first().cloned());
+        }
         status
+    }
+
+    /// 422 for list options.
+    pub(crate) fn invalid_list_options(field: &str, body: &str) -> Self {
+        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {body}");
+        let cause = json!({"reason": "FieldValueForbidden", "message": body, "field": field});
+        let details = json!({"group": "meta.k8s.io", "kind": "ListOptions", "causes": [cause]});
+        Self { details: Some(details), ..Self::new(422, "Invalid", message) }
     }
 
     /// The usual status for a code that a fault asks for.

@@ -55,9 +55,9 @@ pub(crate) fn start(
     } else {
         let version = request.version.as_str();
         let unreadable = || {
-            Status::bad_request(format!(
-                "resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax"
-            ))
+            // Not a 400: the server does not take this for the client's mistake.
+            let why = format!("strconv.ParseUint: parsing \"{version}\": invalid syntax");
+            Status::new(500, "", format!("resourceVersion: Invalid value: \"{version}\": {why}"))
         };
         let revision: u64 = version.parse().map_err(|_| unreadable())?;
         match store.changes_since(request.resource.storage, revision) {
@@ -189,11 +189,11 @@ pub(crate) fn shown(resource: &Resource, object: &Value) -> Value {
 }
 
 /// An event of events.k8s.io/v1 as core/v1 stores it.
-pub(crate) fn stored(resource: &Resource, object: &Value) -> Value {
+pub(crate) fn stored(resource: &Resource, object: Value) -> Value {
     if resource != &NEW_EVENTS {
-        return object.clone();
+        return object;
     }
-    rename(object, &EVENTS, |(old, new)| (*new, *old))
+    rename(&object, &EVENTS, |(old, new)| (*new, *old))
 }
 
 const EVENT_FIELDS: [(&str, &str); 7] = [

@@ -13,10 +13,11 @@ async fn the_agent_restarts() {
     node.agent.stop().await;
     let daemon = node.healer().await;
     daemon.judged("waits", "agent-unknown").await;
-    daemon.readyz(503).await;
+    let told = daemon.not_ready().await;
+    assert!(told.contains("[-]agent failed") && told.contains("[+]pod-watch ok"), "{told}");
 
     node.agent.launch();
-    daemon.readyz(200).await;
+    daemon.ready().await;
     // This agent restores nothing, so the leak happens again.
     node.leak("gone-too", ip).await;
     let leaked = node.agent.api().holder(ip).await;
@@ -34,12 +35,12 @@ async fn the_api_server_restarts() {
     let mut server = ApiServer::start("restarts");
     let node = Node::of(&server, false).await;
     let daemon = node.healer().await;
-    daemon.readyz(200).await;
+    daemon.ready().await;
     server.stop();
-    let told = daemon.readyz(503).await;
-    assert!(told.to_lowercase().contains("api"), "{told}");
+    let told = daemon.not_ready().await;
+    assert!(told.contains("[-]pod-watch failed") && told.contains("[+]agent ok"), "{told}");
     server.launch();
-    daemon.readyz(200).await;
+    daemon.ready().await;
     let ip = node.ip(50);
     node.leak("gone", ip).await;
     let (pod, _) = node.waiting_pod("waits", ip).await;

@@ -47,7 +47,7 @@ async fn a_missing_right_is_named() {
             line["level"] != "INFO" && named(&line.to_string())
         })
         .await;
-    let told = daemon.readyz(503).await;
+    let told = daemon.not_ready().await;
     assert!(named(&told), "{told}");
     daemon.stop_refused().await;
 }

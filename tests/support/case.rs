@@ -373,4 +373,3 @@ pub fn files() -> Vec<PathBuf> {
     );
     files
 }
-

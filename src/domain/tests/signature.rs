@@ -8,9 +8,18 @@ use crate::domain::{Refusal, refusal, sandbox_ids};
 #[rstest]
 #[case::containerd(&message("ipv4:10.244.1.12", SANDBOX), "10.244.1.12")]
 #[case::ipv6(&message("ipv6:fd00:10:244:1::b41", SANDBOX), "fd00:10:244:1::b41")]
-#[case::old_client_without_quotes("unable to create endpoint: [PUT /endpoint/{id}][400] putEndpointIdInvalid  IP ipv4:10.17.4.32 is already in use", "10.17.4.32")]
-#[case::escaped_quotes(r#"putEndpointIdInvalid \"IP ipv4:10.244.1.73 is already in use\""#, "10.244.1.73")]
-#[case::twice_escaped(r#"putEndpointIdInvalid \\\"IP ipv4:10.244.1.73 is already in use\\\"""#, "10.244.1.73")]
+#[case::old_client_without_quotes(
+    "unable to create endpoint: [PUT /endpoint/{id}][400] putEndpointIdInvalid  IP ipv4:10.17.4.32 is already in use",
+    "10.17.4.32"
+)]
+#[case::escaped_quotes(
+    r#"putEndpointIdInvalid \"IP ipv4:10.244.1.73 is already in use\""#,
+    "10.244.1.73"
+)]
+#[case::twice_escaped(
+    r#"putEndpointIdInvalid \\\"IP ipv4:10.244.1.73 is already in use\\\"""#,
+    "10.244.1.73"
+)]
 #[case::multus(r#"[a/b/u:cilium]: error adding container to network "cilium": plugin type="cilium-cni" failed (add): Unable to create endpoint: [PUT /endpoint/{id}][400] putEndpointIdInvalid "IP ipv4:10.16.0.75 is already in use""#, "10.16.0.75")]
 #[case::combined(&format!("(combined from similar events): {}", message("ipv4:10.244.1.71", SANDBOX)), "10.244.1.71")]
 #[case::said_twice(&message("ipv4:10.0.0.1", SANDBOX).repeat(2), "10.0.0.1")]
@@ -47,8 +56,15 @@ fn anything_else_is_none(#[case] text: &str) {
 
 #[test]
 fn two_addresses_are_told_apart() {
-    let text = format!("{}; {}", message("ipv4:10.0.0.1", SANDBOX), message("ipv6:fd00::1", SANDBOX));
-    assert_eq!(refusal(&text), Refusal::Several(vec![ip("10.0.0.1"), ip("fd00::1")]));
+    let text = format!(
+        "{}; {}",
+        message("ipv4:10.0.0.1", SANDBOX),
+        message("ipv6:fd00::1", SANDBOX)
+    );
+    assert_eq!(
+        refusal(&text),
+        Refusal::Several(vec![ip("10.0.0.1"), ip("fd00::1")])
+    );
 }
 
 #[test]

@@ -2,18 +2,27 @@
 
 use rstest::rstest;
 
-use super::fixtures::{HOLDER, IP, SANDBOX, ago, failure, held_by, holder, ip, message, name, pod, running, stale};
+use super::fixtures::{
+    HOLDER, IP, SANDBOX, ago, failure, held_by, holder, ip, message, name, pod, running, stale,
+};
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, Containers, EndpointState, Event, Finding, Holder, IpamMode, Limits, LogEntry, Lookup, Observation,
-    Phase, Pod, Proof, ReadFailure, Remedy, ReservedUse, SliceEntry, Unreadable, Verdict, Withheld, judge,
+    CiliumEndpoint, CiliumNode, Containers, EndpointState, Event, Finding, Holder, IpamMode, Limits,
+    LogEntry, Lookup, Observation, Phase, Pod, Proof, ReadFailure, Remedy, ReservedUse, SliceEntry,
+    Unreadable, Verdict, Withheld, judge,
 };
 
 fn unread() -> Unreadable {
-    Unreadable { what: "GET it".to_owned(), why: ReadFailure::Timeout }
+    Unreadable {
+        what: "GET it".to_owned(),
+        why: ReadFailure::Timeout,
+    }
 }
 
 fn finding(obs: &Observation) -> Finding {
-    judge(obs, &Limits::default()).finding().expect("a finding").clone()
+    judge(obs, &Limits::default())
+        .finding()
+        .expect("a finding")
+        .clone()
 }
 
 fn verdict(obs: &Observation) -> (Verdict, &'static str) {
@@ -29,9 +38,14 @@ fn no_finding(obs: &Observation) -> bool {
 #[test]
 fn a_plain_leak_is_disconnected_by_the_id_that_the_agent_shows() {
     let finding = finding(&stale());
-    let Remedy::DisconnectEndpoint(target) = finding.remedy else { panic!("{finding:?}") };
+    let Remedy::DisconnectEndpoint(target) = finding.remedy else {
+        panic!("{finding:?}")
+    };
     assert_eq!(target.as_str(), format!("cni-attachment-id:{HOLDER}:eth0"));
-    assert_eq!((finding.proof, finding.ip, finding.owner), (Some(Proof::OwnerGone), Some(ip(IP)), Some(name("backup/agent-0"))));
+    assert_eq!(
+        (finding.proof, finding.ip, finding.owner),
+        (Some(Proof::OwnerGone), Some(ip(IP)), Some(name("backup/agent-0")))
+    );
 }
 
 #[rstest]
@@ -54,7 +68,11 @@ fn a_pod_that_does_not_wait_is_no_wedge(#[case] change: fn(&mut Pod)) {
 fn a_pod_that_lost_its_sandbox_is_a_wedge() {
     let mut obs = stale();
     obs.pod.phase = Phase::Running;
-    obs.pod.containers = Containers { running: false, ended: true, ever_ran: true };
+    obs.pod.containers = Containers {
+        running: false,
+        ended: true,
+        ever_ran: true,
+    };
     assert_eq!(verdict(&obs), (Verdict::StaleEndpoint, "disconnect-endpoint"));
 }
 
@@ -94,7 +112,11 @@ fn the_uid_of_a_static_pods_events_is_its_mirror_annotation() {
 #[case::network_attached_before("AddedInterface", 21, false)]
 fn the_newest_event_decides(#[case] reason: &str, #[case] seconds_ago: i64, #[case] ends_it: bool) {
     let mut obs = stale();
-    let other = Event { reason: reason.to_owned(), message: "something else".to_owned(), ..failure(&obs.pod, seconds_ago) };
+    let other = Event {
+        reason: reason.to_owned(),
+        message: "something else".to_owned(),
+        ..failure(&obs.pod, seconds_ago)
+    };
     obs.events.known.push(other);
     assert_eq!(no_finding(&obs), ends_it);
 }
@@ -113,7 +135,10 @@ fn two_addresses_on_a_tie_dispute_none() {
     other.message = message("ipv4:10.244.1.13", SANDBOX);
     obs.events.known.push(other);
     let finding = finding(&obs);
-    assert_eq!((finding.verdict, finding.ip), (Verdict::InsufficientEvidence, None));
+    assert_eq!(
+        (finding.verdict, finding.ip),
+        (Verdict::InsufficientEvidence, None)
+    );
     obs.agent_started = Some(ago(60));
     assert_eq!(verdict(&obs), (Verdict::Settling, "none"));
 }
@@ -129,19 +154,31 @@ fn unread_events_are_insufficient_evidence_with_and_without_a_known_refusal() {
 
 #[test]
 fn an_agent_that_does_not_answer_is_unknown() {
-    let obs = Observation { lookup: Lookup::Unknown(unread()), ..stale() };
+    let obs = Observation {
+        lookup: Lookup::Unknown(unread()),
+        ..stale()
+    };
     assert_eq!(verdict(&obs), (Verdict::AgentUnknown, "none"));
 }
 
 #[test]
 fn an_empty_404_is_not_held() {
-    let obs = Observation { lookup: Lookup::NotHeld, ..stale() };
+    let obs = Observation {
+        lookup: Lookup::NotHeld,
+        ..stale()
+    };
     assert_eq!(verdict(&obs), (Verdict::NotHeld, "none"));
 }
 
 fn reserved() -> Observation {
-    let cilium_node = CiliumNode { reserved: vec![(ReservedUse::Ingress, ip(IP))], ..CiliumNode::default() };
-    Observation { cilium_node: Ok(Some(cilium_node)), ..stale() }
+    let cilium_node = CiliumNode {
+        reserved: vec![(ReservedUse::Ingress, ip(IP))],
+        ..CiliumNode::default()
+    };
+    Observation {
+        cilium_node: Ok(Some(cilium_node)),
+        ..stale()
+    }
 }
 
 #[rstest]
@@ -169,7 +206,13 @@ fn a_reserved_address_moves_the_pod_or_nothing(#[case] change: fn(&mut Observati
 #[case::one_we_do_not_know("reserved:new-thing", true)]
 #[case::init("reserved:init", false)]
 fn a_reserved_label_tells_too(#[case] label: &str, #[case] reserved: bool) {
-    let obs = held_by(Holder { labels: vec![label.to_owned()], ..holder() }, stale());
+    let obs = held_by(
+        Holder {
+            labels: vec![label.to_owned()],
+            ..holder()
+        },
+        stale(),
+    );
     assert_eq!(verdict(&obs).0 == Verdict::ReservedHolder, reserved);
 }
 
@@ -186,11 +229,19 @@ fn a_reserved_label_tells_too(#[case] label: &str, #[case] reserved: bool) {
 fn time_settles(#[case] change: fn(&mut Observation), #[case] settling: bool) {
     let mut obs = stale();
     change(&mut obs);
-    assert_eq!(verdict(&obs).0 == Verdict::Settling, settling, "{:?}", finding(&obs));
+    assert_eq!(
+        verdict(&obs).0 == Verdict::Settling,
+        settling,
+        "{:?}",
+        finding(&obs)
+    );
 }
 
 fn log(state: EndpointState, seconds_ago: i64) -> Option<Vec<LogEntry>> {
-    Some(vec![LogEntry { at: ago(seconds_ago), state }])
+    Some(vec![LogEntry {
+        at: ago(seconds_ago),
+        state,
+    }])
 }
 
 #[rstest]
@@ -203,8 +254,19 @@ fn log(state: EndpointState, seconds_ago: i64) -> Option<Vec<LogEntry>> {
 #[case::later_regeneration(EndpointState::Regenerating, log(EndpointState::Ready, 10), false)]
 #[case::ready(EndpointState::Ready, log(EndpointState::Ready, 1), false)]
 #[case::ready_without_log(EndpointState::Ready, None, false)]
-fn a_holder_on_its_way_settles(#[case] state: EndpointState, #[case] log: Option<Vec<LogEntry>>, #[case] settling: bool) {
-    let obs = held_by(Holder { state, log, ..holder() }, stale());
+fn a_holder_on_its_way_settles(
+    #[case] state: EndpointState,
+    #[case] log: Option<Vec<LogEntry>>,
+    #[case] settling: bool,
+) {
+    let obs = held_by(
+        Holder {
+            state,
+            log,
+            ..holder()
+        },
+        stale(),
+    );
     assert_eq!(verdict(&obs).0 == Verdict::Settling, settling);
 }
 
@@ -227,7 +289,10 @@ fn what_has_to_be_known_and_is_not_refuses(#[case] change: fn(&mut Observation))
 }
 
 fn nameless() -> Holder {
-    Holder { controllers: Vec::new(), ..holder() }
+    Holder {
+        controllers: Vec::new(),
+        ..holder()
+    }
 }
 
 #[rstest]
@@ -257,13 +322,23 @@ fn a_nameless_holder_needs_a_namespace_and_eth0(#[case] holder: Holder, #[case] 
 #[case::ended(Pod { phase: Phase::Failed, started: None, ..pod("backup/x", "x") }, true)]
 #[case::of_another_namespace(Pod { started: None, ..pod("other/x", "x") }, true)]
 fn proof_6_needs_every_live_pod_of_the_namespace_ruled_out(#[case] neighbour: Pod, #[case] ruled_out: bool) {
-    let obs = Observation { node_pods: Ok(vec![neighbour]), ..held_by(nameless(), stale()) };
-    let want = if ruled_out { (Verdict::StaleEndpoint, "disconnect-endpoint") } else { (Verdict::InsufficientEvidence, "none") };
+    let obs = Observation {
+        node_pods: Ok(vec![neighbour]),
+        ..held_by(nameless(), stale())
+    };
+    let want = if ruled_out {
+        (Verdict::StaleEndpoint, "disconnect-endpoint")
+    } else {
+        (Verdict::InsufficientEvidence, "none")
+    };
     assert_eq!(verdict(&obs), want);
 }
 
 fn vm(name: &str, uid: &str, value: &str) -> Pod {
-    Pod { vm_labels: vec![("kubevirt.io/vm", value.to_owned())], ..running(name, uid, &[IP]) }
+    Pod {
+        vm_labels: vec![("kubevirt.io/vm", value.to_owned())],
+        ..running(name, uid, &[IP])
+    }
 }
 
 #[rstest]
@@ -275,10 +350,16 @@ fn launchers_of_one_vm_share_by_design(#[case] label: &str, #[case] owner: Pod, 
     let full_name = owner.name.to_string();
     let holder = Holder {
         controllers: vec![format!("resolve-labels-{full_name}")],
-        labels: vec![format!("k8s:io.kubernetes.pod.namespace={}", owner.name.namespace())],
+        labels: vec![format!(
+            "k8s:io.kubernetes.pod.namespace={}",
+            owner.name.namespace()
+        )],
         ..holder()
     };
-    let mut obs = Observation { owner: Ok(Some(owner)), ..held_by(holder, stale()) };
+    let mut obs = Observation {
+        owner: Ok(Some(owner)),
+        ..held_by(holder, stale())
+    };
     obs.pod.vm_labels = vec![("kubevirt.io/vm", label.to_owned())];
     assert_eq!(verdict(&obs).0, want);
 }
@@ -287,7 +368,11 @@ fn launchers_of_one_vm_share_by_design(#[case] label: &str, #[case] owner: Pod, 
 #[case::two_vpcs(Some("blue"), Some("green"), true)]
 #[case::one_vpc(Some("blue"), Some("blue"), false)]
 #[case::only_one_tells_its_vpc(Some("blue"), None, false)]
-fn kube_ovn_networks_share_by_design(#[case] ours: Option<&str>, #[case] theirs: Option<&str>, #[case] shared: bool) {
+fn kube_ovn_networks_share_by_design(
+    #[case] ours: Option<&str>,
+    #[case] theirs: Option<&str>,
+    #[case] shared: bool,
+) {
     let mut owner = running("backup/agent-0", "owner", &[IP]);
     let mut obs = stale();
     for (pod, vpc) in [(&mut obs.pod, ours), (&mut owner, theirs)] {
@@ -295,7 +380,14 @@ fn kube_ovn_networks_share_by_design(#[case] ours: Option<&str>, #[case] theirs:
         pod.ovn.vpc = vpc.map(str::to_owned);
     }
     obs.owner = Ok(Some(owner));
-    assert_eq!(verdict(&obs).0, if shared { Verdict::SharedByDesign } else { Verdict::LiveDuplicate });
+    assert_eq!(
+        verdict(&obs).0,
+        if shared {
+            Verdict::SharedByDesign
+        } else {
+            Verdict::LiveDuplicate
+        }
+    );
 }
 
 #[rstest]
@@ -305,7 +397,10 @@ fn kube_ovn_networks_share_by_design(#[case] ours: Option<&str>, #[case] theirs:
 #[case::terminating(Pod { deleting: true, ..running("backup/agent-0", "owner", &[IP]) })]
 #[case::listing_another_address_and_no_uid_known(running("backup/agent-0", "owner", &["10.244.1.99"]))]
 fn a_live_owner_is_left_alone(#[case] owner: Pod) {
-    let obs = Observation { owner: Ok(Some(owner)), ..stale() };
+    let obs = Observation {
+        owner: Ok(Some(owner)),
+        ..stale()
+    };
     assert_eq!(verdict(&obs), (Verdict::LiveDuplicate, "none"));
 }
 
@@ -315,7 +410,10 @@ fn a_live_owner_is_left_alone(#[case] owner: Pod) {
 #[case::ended(Pod { phase: Phase::Succeeded, containers: Containers::default(), ..running("x/y", "y", &[IP]) }, Verdict::StaleEndpoint)]
 #[case::host_network(Pod { host_network: true, ..running("x/y", "y", &[IP]) }, Verdict::StaleEndpoint)]
 fn another_live_pod_with_the_address_counts(#[case] user: Pod, #[case] want: Verdict) {
-    let obs = Observation { address_users: Ok(vec![user]), ..stale() };
+    let obs = Observation {
+        address_users: Ok(vec![user]),
+        ..stale()
+    };
     assert_eq!(verdict(&obs).0, want);
 }
 
@@ -325,14 +423,26 @@ fn another_live_pod_with_the_address_counts(#[case] user: Pod, #[case] want: Ver
 #[case::on_another_node(Some(Pod { node: Some("worker-2".parse().unwrap()), ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
 #[case::on_no_node(Some(Pod { node: None, ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
 fn proofs_of_a_named_owner(#[case] owner: Option<Pod>, #[case] proof: Option<Proof>) {
-    let found = finding(&Observation { owner: Ok(owner), ..stale() });
+    let found = finding(&Observation {
+        owner: Ok(owner),
+        ..stale()
+    });
     assert_eq!((found.verdict, found.proof), (Verdict::StaleEndpoint, proof));
 }
 
 #[test]
 fn a_successor_on_another_node_with_the_address_is_a_duplicate() {
-    let owner = Pod { node: Some("worker-2".parse().unwrap()), ..running("backup/agent-0", "owner", &[IP]) };
-    assert_eq!(verdict(&Observation { owner: Ok(Some(owner)), ..stale() }), (Verdict::LiveDuplicate, "none"));
+    let owner = Pod {
+        node: Some("worker-2".parse().unwrap()),
+        ..running("backup/agent-0", "owner", &[IP])
+    };
+    assert_eq!(
+        verdict(&Observation {
+            owner: Ok(Some(owner)),
+            ..stale()
+        }),
+        (Verdict::LiveDuplicate, "none")
+    );
 }
 
 fn endpoint(uid: &str) -> CiliumEndpoint {
@@ -351,21 +461,43 @@ fn endpoint(uid: &str) -> CiliumEndpoint {
 #[case::its_own_uid(&["owner"], &["10.244.1.99"], false)]
 #[case::one_of_two_is_its_own(&["former", "owner"], &["10.244.1.99"], false)]
 #[case::no_uid(&[], &["10.244.1.99"], false)]
-fn proof_3_for_another_pod_needs_a_foreign_uid_and_another_address(#[case] uids: &[&str], #[case] ips: &[&str], #[case] holds: bool) {
+fn proof_3_for_another_pod_needs_a_foreign_uid_and_another_address(
+    #[case] uids: &[&str],
+    #[case] ips: &[&str],
+    #[case] holds: bool,
+) {
     let owner = running("backup/agent-0", "owner", ips);
     let endpoints = uids.iter().map(|uid| endpoint(uid)).collect();
-    let obs = Observation { owner: Ok(Some(owner)), endpoints: Ok(Some(endpoints)), ..stale() };
+    let obs = Observation {
+        owner: Ok(Some(owner)),
+        endpoints: Ok(Some(endpoints)),
+        ..stale()
+    };
     assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
 }
 
 #[test]
 fn proof_3_never_holds_for_a_mirror_pod_nor_by_an_endpoint_of_another_container() {
     let owner = running("backup/agent-0", "owner", &["10.244.1.99"]);
-    let mirror = Pod { mirror: Some("m".to_owned()), ..owner.clone() };
-    let obs = Observation { owner: Ok(Some(mirror)), endpoints: Ok(Some(vec![endpoint("former")])), ..stale() };
+    let mirror = Pod {
+        mirror: Some("m".to_owned()),
+        ..owner.clone()
+    };
+    let obs = Observation {
+        owner: Ok(Some(mirror)),
+        endpoints: Ok(Some(vec![endpoint("former")])),
+        ..stale()
+    };
     assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
-    let other = CiliumEndpoint { attachment: Some(format!("{SANDBOX}:eth0").parse().unwrap()), ..endpoint("former") };
-    let obs = Observation { owner: Ok(Some(owner)), endpoints: Ok(Some(vec![other])), ..stale() };
+    let other = CiliumEndpoint {
+        attachment: Some(format!("{SANDBOX}:eth0").parse().unwrap()),
+        ..endpoint("former")
+    };
+    let obs = Observation {
+        owner: Ok(Some(owner)),
+        endpoints: Ok(Some(vec![other])),
+        ..stale()
+    };
     assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
 }
 
@@ -374,11 +506,24 @@ fn proof_3_never_holds_for_a_mirror_pod_nor_by_an_endpoint_of_another_container(
 #[case::another_name("backup/agent-1", IP, "192.0.2.11", false)]
 #[case::another_address("backup/agent-0", "10.244.1.13", "192.0.2.11", false)]
 #[case::another_node("backup/agent-0", IP, "192.0.2.12", false)]
-fn a_slice_entry_gives_the_uid_if_all_of_it_matches(#[case] pod_name: &str, #[case] address: &str, #[case] host: &str, #[case] holds: bool) {
-    let entry = SliceEntry { name: name(pod_name), ips: vec![ip(address)], node: Some(ip(host)), uid: Some("former".parse().unwrap()) };
+fn a_slice_entry_gives_the_uid_if_all_of_it_matches(
+    #[case] pod_name: &str,
+    #[case] address: &str,
+    #[case] host: &str,
+    #[case] holds: bool,
+) {
+    let entry = SliceEntry {
+        name: name(pod_name),
+        ips: vec![ip(address)],
+        node: Some(ip(host)),
+        uid: Some("former".parse().unwrap()),
+    };
     let obs = Observation {
         owner: Ok(Some(running("backup/agent-0", "owner", &["10.244.1.99"]))),
-        cilium_node: Ok(Some(CiliumNode { addresses: vec![ip("192.0.2.11")], ..CiliumNode::default() })),
+        cilium_node: Ok(Some(CiliumNode {
+            addresses: vec![ip("192.0.2.11")],
+            ..CiliumNode::default()
+        })),
         slices: Ok(Some(vec![entry])),
         ..stale()
     };
@@ -410,7 +555,11 @@ fn proof_5_needs_another_and_older_sandbox(#[case] change: fn(&mut Observation),
     let mut obs = own();
     change(&mut obs);
     let found = finding(&obs);
-    let want = if holds { (Verdict::StaleEndpoint, Some(Proof::EarlierSandbox)) } else { (Verdict::InsufficientEvidence, None) };
+    let want = if holds {
+        (Verdict::StaleEndpoint, Some(Proof::EarlierSandbox))
+    } else {
+        (Verdict::InsufficientEvidence, None)
+    };
     assert_eq!((found.verdict, found.proof), want);
 }
 
@@ -419,7 +568,13 @@ fn set_holder(obs: &mut Observation, holder: Holder) {
 }
 
 fn set_log(obs: &mut Observation, seconds_ago: i64) {
-    set_holder(obs, Holder { log: log(EndpointState::Ready, seconds_ago), ..holder() });
+    set_holder(
+        obs,
+        Holder {
+            log: log(EndpointState::Ready, seconds_ago),
+            ..holder()
+        },
+    );
 }
 
 #[rstest]
@@ -442,28 +597,59 @@ fn proof_3_for_the_wedged_pod_itself_needs_an_older_holder(#[case] seconds_ago: 
 #[case::kubernetes(Ok("kubernetes"), None)]
 #[case::delegated(Ok("delegated-plugin"), None)]
 fn the_ipam_mode_may_withhold(#[case] mode: Result<&str, ()>, #[case] withheld: Option<Withheld>) {
-    let obs = Observation { ipam_mode: mode.map(|mode| IpamMode(mode.to_owned())).map_err(|()| unread()), ..stale() };
+    let obs = Observation {
+        ipam_mode: mode.map(|mode| IpamMode(mode.to_owned())).map_err(|()| unread()),
+        ..stale()
+    };
     let found = finding(&obs);
-    assert_eq!((found.verdict, found.withheld, found.remedy == Remedy::None), (Verdict::StaleEndpoint, withheld, withheld.is_some()));
+    assert_eq!(
+        (found.verdict, found.withheld, found.remedy == Remedy::None),
+        (Verdict::StaleEndpoint, withheld, withheld.is_some())
+    );
 }
 
 #[test]
 fn a_holder_without_any_id_is_not_disconnected_and_an_old_one_by_its_container() {
-    let by_container = Holder { attachment: None, container_field: Some(HOLDER.parse().unwrap()), ..holder() };
-    let Remedy::DisconnectEndpoint(target) = finding(&held_by(by_container, stale())).remedy else { panic!() };
+    let by_container = Holder {
+        attachment: None,
+        container_field: Some(HOLDER.parse().unwrap()),
+        ..holder()
+    };
+    let Remedy::DisconnectEndpoint(target) = finding(&held_by(by_container, stale())).remedy else {
+        panic!()
+    };
     assert_eq!(target.as_str(), format!("container-id:{HOLDER}"));
-    let without = Holder { attachment: None, ..holder() };
+    let without = Holder {
+        attachment: None,
+        ..holder()
+    };
     let found = finding(&held_by(without, stale()));
-    assert_eq!((found.verdict, found.withheld), (Verdict::StaleEndpoint, Some(Withheld::NoIdentifier)));
+    assert_eq!(
+        (found.verdict, found.withheld),
+        (Verdict::StaleEndpoint, Some(Withheld::NoIdentifier))
+    );
 }
 
 #[test]
 fn the_owner_is_named_by_the_first_source_that_names_one() {
-    let named = Holder { named: Some(name("first/one")), ..holder() };
+    let named = Holder {
+        named: Some(name("first/one")),
+        ..holder()
+    };
     assert_eq!(finding(&held_by(named, stale())).owner, Some(name("first/one")));
-    let obs = Observation { endpoints: Ok(Some(vec![endpoint("x")])), ..held_by(nameless(), stale()) };
+    let obs = Observation {
+        endpoints: Ok(Some(vec![endpoint("x")])),
+        ..held_by(nameless(), stale())
+    };
     assert_eq!(finding(&obs).owner, Some(name("backup/agent-0")));
-    let without_attachment = CiliumEndpoint { attachment: None, container: Some(HOLDER.parse().unwrap()), ..endpoint("x") };
-    let obs = Observation { endpoints: Ok(Some(vec![without_attachment])), ..held_by(nameless(), stale()) };
+    let without_attachment = CiliumEndpoint {
+        attachment: None,
+        container: Some(HOLDER.parse().unwrap()),
+        ..endpoint("x")
+    };
+    let obs = Observation {
+        endpoints: Ok(Some(vec![without_attachment])),
+        ..held_by(nameless(), stale())
+    };
     assert_eq!(finding(&obs).owner, None);
 }

@@ -148,7 +148,7 @@ impl Watching {
             }
             let frame = self.response.body_mut().frame().await?.ok()?;
             self.buffer
-                .extend_from_slice(frame.data_ref().map(|data| data.as_ref()).unwrap_or_default());
+                .extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         }
     }
 

@@ -150,11 +150,20 @@ impl Daemon {
         http::get(self.address, path).await.expect("ask the daemon")
     }
 
-    /// Waits until `/readyz` answers with that status; gives what it says.
-    pub async fn readyz(&self, status: u16) -> String {
-        eventually(&format!("/readyz to answer {status}"), async || {
+    /// Waits until it is ready.
+    pub async fn ready(&self) {
+        self.readyz(true).await;
+    }
+
+    /// Waits until it is not ready; gives what it says of the reasons.
+    pub async fn not_ready(&self) -> String {
+        self.readyz(false).await
+    }
+
+    async fn readyz(&self, ready: bool) -> String {
+        eventually(&format!("/readyz to say {ready}"), async || {
             let answer = self.get("/readyz").await;
-            (answer.status == status).then_some(answer.body)
+            ((answer.status == 200) == ready).then_some(answer.body)
         })
         .await
     }

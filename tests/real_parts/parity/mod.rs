@@ -1,0 +1,92 @@
+//! The simulated parts answer as the real ones do: the same requests to both, and the answers compared.
+
+mod agent;
+mod api;
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::harness::Answer;
+
+/// What must be alike of one answer.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    step: String,
+    status: u16,
+    content_type: Option<String>,
+    /// The text of a failure, the shape of an object; masked, where each server has its own values.
+    body: BTreeSet<String>,
+}
+
+impl Seen {
+    /// The whole text.
+    fn text(step: impl Into<String>, answer: &Answer) -> Self {
+        let body = BTreeSet::from([masked(&answer.body)]);
+        Self { step: step.into(), status: answer.status, content_type: answer.content_type.clone(), body }
+    }
+
+    /// All fields with their types, and these fields' values.
+    fn shape(step: impl Into<String>, answer: &Answer, values: &[&str]) -> Self {
+        let Ok(json) = serde_json::from_str::<Value>(&answer.body) else {
+            return Self::text(step, answer);
+        };
+        let mut body = BTreeSet::new();
+        shape("", &json, &mut body);
+        for pointer in values {
+            let value = json.pointer(pointer).map(Value::to_string).unwrap_or_default();
+            body.insert(format!("{pointer} = {}", masked(&value)));
+        }
+        Self { step: step.into(), status: answer.status, content_type: answer.content_type.clone(), body }
+    }
+}
+
+/// Fields and types; the elements of an array count as one.
+fn shape(path: &str, value: &Value, into: &mut BTreeSet<String>) {
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(items) => {
+            items.iter().for_each(|item| shape(&format!("{path}[]"), item, into));
+            "array"
+        }
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, field)| shape(&format!("{path}/{name}"), field, into));
+            "object"
+        }
+    };
+    into.insert(format!("{path}: {kind}"));
+}
+
+/// With numbers, UIDs and times in place of what each server makes up.
+fn masked(text: &str) -> String {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let mut out = String::new();
+    for part in text.split_inclusive(|c| !is_token(c)) {
+        let token = part.trim_end_matches(|c| !is_token(c));
+        let is_uid = token.len() == 36 && token.matches('-').count() == 4;
+        let is_number = token.len() > 2 && token.chars().all(|c| c.is_ascii_digit());
+        out.push_str(if is_uid { "UID" } else if is_number { "NUMBER" } else { token });
+        out.push_str(&part[token.len()..]);
+    }
+    out
+}
+
+/// Compares step by step, so that the first difference is the one that is told.
+fn assert_alike(real: &[Seen], simulated: &[Seen]) {
+    let mut different = Vec::new();
+    for (real, simulated) in real.iter().zip(simulated) {
+        if real != simulated {
+            let only = |one: &Seen, other: &Seen| one.body.difference(&other.body).cloned().collect::<Vec<_>>().join("\n    ");
+            different.push(format!(
+                "{}: real {} {:?}, simulated {} {:?}\n  only real:\n    {}\n  only simulated:\n    {}",
+                real.step, real.status, real.content_type, simulated.status, simulated.content_type,
+                only(real, simulated), only(simulated, real),
+            ));
+        }
+    }
+    assert_eq!(real.len(), simulated.len());
+    assert!(different.is_empty(), "{} of {} answers differ\n{}", different.len(), real.len(), different.join("\n"));
+}
