@@ -97,9 +97,7 @@ impl Metrics {
             counts[verdict as usize] += 1;
         }
         for verdict in Verdict::ALL {
-            self.wedges
-                .get_or_create(&[("verdict", verdict.as_str())])
-                .set(counts[verdict as usize]);
+            self.wedges.get_or_create(&[("verdict", verdict.as_str())]).set(counts[verdict as usize]);
         }
     }
 
@@ -110,54 +108,38 @@ impl Metrics {
 
     /// Counts a judgement.
     pub fn judged(&self, judgement: &Judgement) {
-        let word = judgement
-            .finding()
-            .map_or(NOT_WEDGED, |finding| finding.verdict.as_str());
+        let word = judgement.finding().map_or(NOT_WEDGED, |finding| finding.verdict.as_str());
         self.judgements.get_or_create(&[("verdict", word)]).inc();
     }
 
     /// Counts a finding that is left alone, by what withheld its remedy, else by its verdict.
     pub fn refused(&self, finding: &Finding) {
-        let reason = finding
-            .withheld
-            .map_or(finding.verdict.as_str(), Withheld::as_str);
+        let reason = finding.withheld.map_or(finding.verdict.as_str(), Withheld::as_str);
         self.refusals.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts a remedy that came to an end.
     pub fn acted(&self, kind: ActKind, outcome: ActOutcome) {
-        self.acts
-            .get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())])
-            .inc();
+        self.acts.get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())]).inc();
     }
 
     /// Counts a call of the agent; `outcome` is one of [`AGENT_OUTCOMES`].
     pub fn agent_request(&self, call: AgentCall, outcome: &'static str, took: Duration) {
-        self.agent_requests
-            .get_or_create(&[("call", call.as_str()), ("outcome", outcome)])
-            .inc();
-        self.agent_durations
-            .get_or_create(&[("call", call.as_str())])
-            .observe(took.as_secs_f64());
+        self.agent_requests.get_or_create(&[("call", call.as_str()), ("outcome", outcome)]).inc();
+        self.agent_durations.get_or_create(&[("call", call.as_str())]).observe(took.as_secs_f64());
     }
 
     /// Counts a request to the API server.
     pub fn api_request(&self, verb: ApiVerb, resource: ApiResource, outcome: ApiOutcome, took: Duration) {
         let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
-        self.api_requests
-            .get_or_create(&[verb, resource, ("outcome", outcome.as_str())])
-            .inc();
-        self.api_durations
-            .get_or_create(&[verb, resource])
-            .observe(took.as_secs_f64());
+        self.api_requests.get_or_create(&[verb, resource, ("outcome", outcome.as_str())]).inc();
+        self.api_durations.get_or_create(&[verb, resource]).observe(took.as_secs_f64());
     }
 
     /// Says which mode the program runs in.
     pub fn set_heal_mode(&self, heal: bool) {
         self.mode.get_or_create(&[("mode", "heal")]).set(i64::from(heal));
-        self.mode
-            .get_or_create(&[("mode", "observe")])
-            .set(i64::from(!heal));
+        self.mode.get_or_create(&[("mode", "observe")]).set(i64::from(!heal));
     }
 
     /// Sets the number of pods that the watch knows.
@@ -167,9 +149,7 @@ impl Metrics {
 
     /// Counts an object that could not be understood.
     pub fn malformed_object(&self, resource: ApiResource) {
-        self.malformed
-            .get_or_create(&[("resource", resource.as_str())])
-            .inc();
+        self.malformed.get_or_create(&[("resource", resource.as_str())]).inc();
     }
 
     /// Counts that the watch on pods was begun anew.

@@ -32,10 +32,7 @@ async fn each_case_gets_its_verdict() {
             })
             .collect();
         if !missing.is_empty() || !surplus.is_empty() {
-            wrong.push(format!(
-                "{}\n  missing {missing:#?}\n  surplus {surplus:#?}",
-                file.display()
-            ));
+            wrong.push(format!("{}\n  missing {missing:#?}\n  surplus {surplus:#?}", file.display()));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

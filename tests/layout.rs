@@ -4,9 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ALL: [&str; 8] = [
-    "admin", "cilium", "cli", "engine", "kube", "metrics", "sim", "snapshot",
-];
+const ALL: [&str; 8] = ["admin", "cilium", "cli", "engine", "kube", "metrics", "sim", "snapshot"];
 
 fn sources(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
@@ -49,11 +47,7 @@ fn imports(line: &str, module: &str) -> bool {
 fn check(module: &str, forbidden: &[&str]) {
     for (file, line) in code(module) {
         for other in forbidden.iter().filter(|other| **other != module) {
-            assert!(
-                !imports(&line, other),
-                "{} imports crate::{other}: {line}",
-                file.display()
-            );
+            assert!(!imports(&line, other), "{} imports crate::{other}: {line}", file.display());
         }
     }
 }
@@ -73,11 +67,7 @@ fn the_domain_imports_no_other_module_and_no_io() {
             "std::time::SystemTime",
             "Timestamp::now",
         ] {
-            assert!(
-                !line.contains(library),
-                "{} uses {library}: {line}",
-                file.display()
-            );
+            assert!(!line.contains(library), "{} uses {library}: {line}", file.display());
         }
     }
 }
@@ -96,8 +86,5 @@ fn metrics_and_http_know_nobody_who_uses_them() {
 
 #[test]
 fn the_simulated_cluster_shares_no_code_with_what_it_tests() {
-    check(
-        "sim",
-        &["admin", "cilium", "cli", "domain", "engine", "kube", "metrics"],
-    );
+    check("sim", &["admin", "cilium", "cli", "domain", "engine", "kube", "metrics"]);
 }

@@ -100,22 +100,13 @@ impl Health {
         let state = if since <= self.0.stale_after {
             Ok(())
         } else {
-            Err(format!(
-                "no turn for {} s, {} s allowed",
-                since.as_secs(),
-                self.0.stale_after.as_secs()
-            ))
+            Err(format!("no turn for {} s, {} s allowed", since.as_secs(), self.0.stale_after.as_secs()))
         };
         Report::of([("loop", state)])
     }
 
     pub(super) fn readiness(&self) -> Report {
-        let states = self
-            .0
-            .checks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let states = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let shutdown = if self.0.shutting_down.load(Ordering::Relaxed) {
             Err("shutting down".to_owned())
         } else {
@@ -129,21 +120,14 @@ impl Health {
 impl Report {
     /// One line a check, as the Kubernetes API server writes them.
     fn of(checks: impl IntoIterator<Item = (&'static str, Result<(), String>)>) -> Self {
-        let mut report = Self {
-            listing: String::new(),
-            passed: true,
-        };
+        let mut report = Self { listing: String::new(), passed: true };
         for (name, state) in checks {
             // Writing to a String cannot fail.
             let _ = match state {
                 Ok(()) => writeln!(report.listing, "[+]{name} ok"),
                 Err(reason) => {
                     report.passed = false;
-                    writeln!(
-                        report.listing,
-                        "[-]{name} failed: {}",
-                        reason.replace(char::is_control, " ")
-                    )
+                    writeln!(report.listing, "[-]{name} failed: {}", reason.replace(char::is_control, " "))
                 }
             };
         }

@@ -65,28 +65,22 @@ fn probe(name: &str, report: &Report, query: Option<&str>) -> Response {
     match (report.passed, verbose) {
         (true, false) => text(StatusCode::OK, "ok"),
         (true, true) => text(StatusCode::OK, format!("{}{name} check passed\n", report.listing)),
-        (false, _) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("{}{name} check failed\n", report.listing),
-        ),
+        (false, _) => {
+            text(StatusCode::INTERNAL_SERVER_ERROR, format!("{}{name} check failed\n", report.listing))
+        }
     }
 }
 
 async fn scrape(State(metrics): State<Arc<Metrics>>) -> Response {
     match metrics.encode() {
         Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
-        Err(error) => text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("no metrics: {error}\n"),
-        ),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")),
     }
 }
 
 fn text(status: StatusCode, body: impl Into<String>) -> Response {
     // Nothing here is a page: no browser should guess otherwise.
-    const HEADERS: [(HeaderName, &str); 2] = [
-        (header::CONTENT_TYPE, TEXT),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
+    const HEADERS: [(HeaderName, &str); 2] =
+        [(header::CONTENT_TYPE, TEXT), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
     (status, HEADERS, body.into()).into_response()
 }

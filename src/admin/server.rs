@@ -64,13 +64,7 @@ impl Server {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("--listen {address}: {error}"));
         let listener = TcpListener::bind(address).await.map_err(named)?;
         let bound = listener.local_addr().map_err(named)?;
-        Ok((
-            Self {
-                listener,
-                limits: ServerLimits::default(),
-            },
-            bound,
-        ))
+        Ok((Self { listener, limits: ServerLimits::default() }, bound))
     }
 
     /// The same socket with other limits.

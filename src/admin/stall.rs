@@ -20,11 +20,7 @@ pub(super) struct StallGuard<S> {
 
 impl<S> StallGuard<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self {
-            stream,
-            limit,
-            waiting: None,
-        }
+        Self { stream, limit, waiting: None }
     }
 
     /// Passes on what a write came to; of one that waits, starts or asks the timer.
@@ -34,16 +30,8 @@ impl<S> StallGuard<S> {
             return polled;
         }
         let limit = self.limit;
-        ready!(
-            self.waiting
-                .get_or_insert_with(|| Box::pin(sleep(limit)))
-                .as_mut()
-                .poll(cx)
-        );
-        Poll::Ready(Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client does not read",
-        )))
+        ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 }
 

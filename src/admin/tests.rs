@@ -26,17 +26,8 @@ async fn start(limits: ServerLimits, more: Router) -> Running {
     let health = Health::new(Duration::from_secs(30));
     let router = router(health.clone(), Arc::new(Metrics::new())).merge(more);
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(
-        server
-            .with_limits(limits)
-            .serve(router, async { drop(stopped.await) }),
-    );
-    Running {
-        address,
-        health,
-        stop,
-        task,
-    }
+    let task = tokio::spawn(server.with_limits(limits).serve(router, async { drop(stopped.await) }));
+    Running { address, health, stop, task }
 }
 
 async fn started() -> Running {
@@ -99,11 +90,7 @@ async fn answers(#[case] method: &str, #[case] target: &str, #[case] code: &str,
 async fn the_index_names_each_page() {
     let (head, body) = started().await.ask("GET", "/").await;
     assert_eq!(status(&head), "200");
-    assert!(
-        ["/livez", "/readyz", "/healthz", "/metrics"]
-            .iter()
-            .all(|page| body.contains(page))
-    );
+    assert!(["/livez", "/readyz", "/healthz", "/metrics"].iter().all(|page| body.contains(page)));
 }
 
 #[tokio::test]
@@ -123,10 +110,7 @@ async fn metrics_are_open_metrics() {
 async fn readiness_lists_what_is_missing() {
     let running = started().await;
     running.health.set(Check::PodWatch, Ok(()));
-    running.health.set(
-        Check::Agent,
-        Err("no socket at /var/run/cilium/cilium.sock\n".to_owned()),
-    );
+    running.health.set(Check::Agent, Err("no socket at /var/run/cilium/cilium.sock\n".to_owned()));
     let (head, body) = running.ask("GET", "/readyz").await;
     assert_eq!(status(&head), "500");
     insta::assert_snapshot!(body, @r"
@@ -166,10 +150,7 @@ async fn a_loop_that_no_longer_turns_is_not_alive() {
     advance(Duration::from_secs(2)).await;
     let (head, body) = running.ask("GET", "/livez").await;
     assert_eq!(status(&head), "500");
-    assert_eq!(
-        body,
-        "[-]loop failed: no turn for 31 s, 30 s allowed\nlivez check failed\n"
-    );
+    assert_eq!(body, "[-]loop failed: no turn for 31 s, 30 s allowed\nlivez check failed\n");
     running.health.beat();
     assert!(running.health.is_live());
 }
@@ -192,10 +173,7 @@ async fn an_idle_connection_is_closed() {
     let running = started().await;
     let mut stream = running.connect().await;
     let start = Instant::now();
-    stream
-        .write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let answer = to_end(&mut stream).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert_eq!(start.elapsed().as_secs(), 5);
@@ -205,10 +183,7 @@ async fn an_idle_connection_is_closed() {
 async fn a_header_too_long_is_refused() {
     let running = started().await;
     let mut stream = running.connect().await;
-    let request = format!(
-        "GET /livez HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n",
-        "y".repeat(64 * 1024)
-    );
+    let request = format!("GET /livez HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(64 * 1024));
     let _ = stream.write_all(request.as_bytes()).await;
     let answer = to_end(&mut stream).await;
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -217,19 +192,11 @@ async fn a_header_too_long_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_is_cut() {
     let body = get(|| async { vec![b'x'; 64 << 20] });
-    let running = start(
-        ServerLimits {
-            connections: 1,
-            ..ServerLimits::default()
-        },
-        Router::new().route("/big", body),
-    )
-    .await;
+    let running =
+        start(ServerLimits { connections: 1, ..ServerLimits::default() }, Router::new().route("/big", body))
+            .await;
     let mut greedy = running.connect().await;
-    greedy
-        .write_all(b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    greedy.write_all(b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let start = Instant::now();
     // Its place is free again once it was cut.
     while status(&running.ask("GET", "/livez").await.0) != "200" {
@@ -242,29 +209,15 @@ async fn a_client_that_does_not_read_is_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn connections_are_capped() {
-    let running = start(
-        ServerLimits {
-            connections: 2,
-            ..ServerLimits::default()
-        },
-        Router::new(),
-    )
-    .await;
+    let running = start(ServerLimits { connections: 2, ..ServerLimits::default() }, Router::new()).await;
     let mut held = [running.connect().await, running.connect().await];
     let mut third = running.connect().await;
     let answer = to_end(&mut third).await;
-    assert!(
-        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
     for stream in &mut held {
         to_end(stream).await;
     }
-    assert_eq!(
-        status(&running.ask("GET", "/livez").await.0),
-        "200",
-        "places become free again"
-    );
+    assert_eq!(status(&running.ask("GET", "/livez").await.0), "200", "places become free again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,19 +228,13 @@ async fn shutdown_answers_what_is_open_and_closes_the_rest() {
     });
     let running = start(ServerLimits::default(), Router::new().route("/slow", slow)).await;
     let mut open = running.connect().await;
-    open.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    open.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut idle = running.connect().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let start = Instant::now();
     running.stop.send(()).unwrap();
     assert_eq!(to_end(&mut idle).await, "");
-    assert!(
-        start.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
     assert!(to_end(&mut open).await.ends_with("late"));
     running.task.await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(2));
@@ -299,9 +246,7 @@ async fn shutdown_cuts_what_takes_too_long() {
     let never = get(std::future::pending::<&'static str>);
     let running = start(ServerLimits::default(), Router::new().route("/never", never)).await;
     let mut open = running.connect().await;
-    open.write_all(b"GET /never HTTP/1.1\r\nhost: x\r\n\r\n")
-        .await
-        .unwrap();
+    open.write_all(b"GET /never HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     let start = Instant::now();
     running.stop.send(()).unwrap();
@@ -315,10 +260,5 @@ async fn a_port_in_use_is_named() {
     let running = started().await;
     let error = Server::bind(running.address).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
-    assert!(
-        error
-            .to_string()
-            .starts_with(&format!("--listen {}: ", running.address)),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with(&format!("--listen {}: ", running.address)), "{error}");
 }

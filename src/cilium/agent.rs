@@ -62,19 +62,9 @@ pub struct AgentClient {
 impl AgentClient {
     /// Makes a client; connects to nothing yet.
     pub fn new(options: AgentOptions, metrics: Arc<Metrics>) -> Self {
-        let AgentOptions {
-            socket_dir,
-            timeout,
-            lookup_interval,
-        } = options;
+        let AgentOptions { socket_dir, timeout, lookup_interval } = options;
         let socket = socket_dir.join(SOCKET);
-        Self {
-            socket,
-            timeout,
-            lookup_interval,
-            next_lookup: Mutex::new(None),
-            metrics,
-        }
+        Self { socket, timeout, lookup_interval, next_lookup: Mutex::new(None), metrics }
     }
 
     /// Who holds the address, with the whole log of the holder. Waits for its turn: callers queue in order.
@@ -82,14 +72,12 @@ impl AgentClient {
         let path = endpoint_path(&ip_id(ip));
         let what = format!("GET {path}");
         self.turn().await;
-        let answer = self.call(AgentCall::GetEndpoint, &path, |reply| {
-            match status(reply, true)? {
-                Some(body) => EndpointModel::from_slice(body)
-                    .and_then(|model| model.to_holder(None))
-                    .map(Some)
-                    .map_err(undecodable),
-                None => Ok(None),
-            }
+        let answer = self.call(AgentCall::GetEndpoint, &path, |reply| match status(reply, true)? {
+            Some(body) => EndpointModel::from_slice(body)
+                .and_then(|model| model.to_holder(None))
+                .map(Some)
+                .map_err(undecodable),
+            None => Ok(None),
         });
         match answer.await {
             Ok(Some(mut holder)) => {
@@ -107,9 +95,7 @@ impl AgentClient {
             let body = status(reply, false)?.unwrap_or_default();
             log_from_slice(body).ok_or_else(|| CallError::Undecodable("no endpoint log".to_owned()))
         };
-        self.call(AgentCall::GetEndpointLog, &format!("{endpoint_path}/log"), decode)
-            .await
-            .ok()
+        self.call(AgentCall::GetEndpointLog, &format!("{endpoint_path}/log"), decode).await.ok()
     }
 
     /// The agent's configuration.
@@ -134,19 +120,15 @@ impl AgentClient {
 
     /// Disconnects one endpoint. A time-out does not mean that it failed: look again.
     pub async fn disconnect(&self, target: &DisconnectTarget) -> Result<Disconnected, CallError> {
-        self.call(
-            AgentCall::DeleteEndpoint,
-            &endpoint_path(target.as_str()),
-            |reply| match (reply.status, reply.body.as_ref()) {
+        self.call(AgentCall::DeleteEndpoint, &endpoint_path(target.as_str()), |reply| {
+            match (reply.status, reply.body.as_ref()) {
                 (200, _) => Ok(Disconnected::Removed),
                 // Whatever the body says, there were errors.
-                (206, body) => Ok(Disconnected::RemovedWithErrors(
-                    serde_json::from_slice(body).unwrap_or(1),
-                )),
+                (206, body) => Ok(Disconnected::RemovedWithErrors(serde_json::from_slice(body).unwrap_or(1))),
                 (404, []) => Ok(Disconnected::NotFound),
                 (status, body) => Err(CallError::of_status(status, body)),
-            },
-        )
+            }
+        })
         .await
     }
 
@@ -154,10 +136,7 @@ impl AgentClient {
     pub fn started(&self) -> io::Result<Timestamp> {
         let metadata = std::fs::metadata(&self.socket)?;
         if !metadata.file_type().is_socket() {
-            return Err(io::Error::other(format!(
-                "{} is no socket",
-                self.socket.display()
-            )));
+            return Err(io::Error::other(format!("{} is no socket", self.socket.display())));
         }
         Timestamp::try_from(metadata.modified()?).map_err(io::Error::other)
     }
@@ -183,15 +162,8 @@ impl AgentClient {
         path: &str,
         decode: impl FnOnce(&Reply) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let method = if call == AgentCall::DeleteEndpoint {
-            Method::DELETE
-        } else {
-            Method::GET
-        };
-        let bounds = Bounds {
-            timeout: self.timeout,
-            body: BODY_LIMIT,
-        };
+        let method = if call == AgentCall::DeleteEndpoint { Method::DELETE } else { Method::GET };
+        let bounds = Bounds { timeout: self.timeout, body: BODY_LIMIT };
         let start = Instant::now();
         let reply = exchange(&self.socket, method, &format!("/v1/{path}"), bounds).await;
         let status = reply.as_ref().map(|reply| reply.status).ok();

@@ -84,10 +84,7 @@ impl CallError {
 
     /// As the domain's unknown; `what` is the request in words a person knows.
     pub fn to_unreadable(&self, what: &str) -> Unreadable {
-        let status = |status: u16, message: &String| ReadFailure::Status {
-            status,
-            message: message.clone(),
-        };
+        let status = |status: u16, message: &String| ReadFailure::Status { status, message: message.clone() };
         let why = match self {
             Self::NoSocket(_) | Self::ConnectionRefused(_) => ReadFailure::Connection(self.to_string()),
             Self::Connection(why) => ReadFailure::Connection(why.clone()),
@@ -97,21 +94,13 @@ impl CallError {
             Self::NotFound { body } => status(404, body),
             Self::TooManyRequests(message) => status(429, message),
             Self::Unprocessable(message) => status(422, message),
-            Self::OtherStatus {
-                status: code,
-                message,
+            Self::OtherStatus { status: code, message } | Self::ServerError { status: code, message } => {
+                status(*code, message)
             }
-            | Self::ServerError {
-                status: code,
-                message,
-            } => status(*code, message),
             Self::BodyTooLarge(_) => ReadFailure::Undecodable(self.to_string()),
             Self::Undecodable(why) => ReadFailure::Undecodable(why.clone()),
         };
-        Unreadable {
-            what: what.to_owned(),
-            why,
-        }
+        Unreadable { what: what.to_owned(), why }
     }
 
     /// The metrics' word for it, one of `metrics::AGENT_OUTCOMES`.
@@ -141,17 +130,10 @@ pub(super) fn decode_message(body: &[u8]) -> String {
         Ok(serde_json::Value::Object(map))
             if map.get("message").is_some_and(serde_json::Value::is_string) =>
         {
-            map.get("message")
-                .and_then(serde_json::Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
+            map.get("message").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
         }
         _ => String::from_utf8_lossy(body).into_owned(),
     };
     // Control characters would break the lines of a log.
-    text.trim()
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MESSAGE_LIMIT)
-        .collect()
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_LIMIT).collect()
 }

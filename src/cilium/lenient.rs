@@ -30,8 +30,5 @@ pub(super) fn parts<'de, D: Deserializer<'de>, T: DeserializeOwned>(d: D) -> Res
     let Value::Array(items) = Value::deserialize(d)? else {
         return Ok(Vec::new());
     };
-    Ok(items
-        .into_iter()
-        .filter_map(|item| serde_json::from_value(item).ok())
-        .collect())
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }

@@ -124,19 +124,11 @@ impl EndpointModel {
 
     /// The holder, with this log. A model without `id` is none.
     pub fn to_holder(&self, log: Option<Vec<LogEntry>>) -> Result<Holder, NoModel> {
-        let id = self
-            .id
-            .map(EndpointId)
-            .ok_or_else(|| NoModel("an endpoint without id".to_owned()))?;
+        let id = self.id.map(EndpointId).ok_or_else(|| NoModel("an endpoint without id".to_owned()))?;
         let status = &self.status;
         let (attachment, container_field) = status.external_identifiers.ids();
         let mut labels: Vec<String> = Vec::new();
-        for label in status
-            .identity
-            .labels
-            .iter()
-            .chain(&status.labels.security_relevant)
-        {
+        for label in status.identity.labels.iter().chain(&status.labels.security_relevant) {
             if !labels.contains(label) {
                 labels.push(label.clone());
             }
@@ -146,11 +138,7 @@ impl EndpointModel {
             attachment,
             container_field,
             named: status.external_identifiers.named(),
-            controllers: status
-                .controllers
-                .iter()
-                .filter_map(|controller| controller.name.clone())
-                .collect(),
+            controllers: status.controllers.iter().filter_map(|controller| controller.name.clone()).collect(),
             labels,
             addresses: status.networking.addresses(),
             state: EndpointState::from_api(status.state.as_deref().unwrap_or_default()),
@@ -162,12 +150,7 @@ impl EndpointModel {
 impl Identifiers {
     fn ids(&self) -> (Option<AttachmentId>, Option<ContainerId>) {
         let container = self.container_id.as_deref().and_then(|id| id.parse().ok());
-        match self
-            .cni_attachment_id
-            .as_deref()
-            .filter(|id| !id.is_empty())
-            .map(str::parse)
-        {
+        match self.cni_attachment_id.as_deref().filter(|id| !id.is_empty()).map(str::parse) {
             Some(Ok(attachment)) => (Some(attachment), container),
             // An attachment id that is not understood: a container may have several, so its id is no substitute.
             Some(Err(_)) => (None, None),
@@ -182,10 +165,7 @@ impl Identifiers {
 
 impl Networking {
     fn addresses(&self) -> Vec<IpAddr> {
-        let texts = self
-            .addressing
-            .iter()
-            .flat_map(|pair| [pair.ipv4.as_deref(), pair.ipv6.as_deref()]);
+        let texts = self.addressing.iter().flat_map(|pair| [pair.ipv4.as_deref(), pair.ipv6.as_deref()]);
         texts.flatten().filter_map(parse_ip).collect()
     }
 }
@@ -248,12 +228,7 @@ impl AgentConfig {
         let status = serde_json::from_slice::<Config>(body)?.status;
         Ok(Self {
             ipam_mode: status.ipam_mode.filter(|mode| !mode.is_empty()).map(IpamMode),
-            chaining_mode: status
-                .daemon
-                .chaining
-                .as_str()
-                .filter(|mode| !mode.is_empty())
-                .map(str::to_owned),
+            chaining_mode: status.daemon.chaining.as_str().filter(|mode| !mode.is_empty()).map(str::to_owned),
         })
     }
 }
@@ -286,9 +261,7 @@ impl Allocations {
             mode: Option<String>,
         }
         let health = serde_json::from_slice::<Health>(body)?;
-        let ipam = health
-            .ipam
-            .ok_or_else(|| NoModel("no ipam in the answer".to_owned()))?;
+        let ipam = health.ipam.ok_or_else(|| NoModel("no ipam in the answer".to_owned()))?;
         let mut owners: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
         for (key, owner) in ipam.allocations {
             // Keys of pools other than the default one are `<pool>/<address>`; two pools may overlap.
@@ -297,10 +270,7 @@ impl Allocations {
                 owners.entry(ip).or_default().push(owner.unwrap_or_default());
             }
         }
-        Ok(Self {
-            owners,
-            chaining: health.chaining.mode.filter(|mode| !mode.is_empty()),
-        })
+        Ok(Self { owners, chaining: health.chaining.mode.filter(|mode| !mode.is_empty()) })
     }
 
     /// Owner texts of the address, as the agent writes them; more than one only where pools overlap. Empty: not allocated.

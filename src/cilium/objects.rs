@@ -51,20 +51,8 @@ macro_rules! resource {
     };
 }
 
-resource!(
-    CiliumNodeObject,
-    ClusterResourceScope,
-    "v2",
-    "CiliumNode",
-    "ciliumnodes"
-);
-resource!(
-    CiliumEndpointObject,
-    NamespaceResourceScope,
-    "v2",
-    "CiliumEndpoint",
-    "ciliumendpoints"
-);
+resource!(CiliumNodeObject, ClusterResourceScope, "v2", "CiliumNode", "ciliumnodes");
+resource!(CiliumEndpointObject, NamespaceResourceScope, "v2", "CiliumEndpoint", "ciliumendpoints");
 resource!(
     CiliumEndpointSliceObject,
     ClusterResourceScope,
@@ -140,9 +128,7 @@ struct NodePool {
 
 impl Addresses {
     fn parsed(&self) -> impl Iterator<Item = IpAddr> {
-        [&self.ipv4, &self.ipv6]
-            .into_iter()
-            .filter_map(|text| parse_ip(text))
+        [&self.ipv4, &self.ipv6].into_iter().filter_map(|text| parse_ip(text))
     }
 }
 
@@ -150,22 +136,13 @@ impl CiliumNodeObject {
     /// What the rules look at.
     pub fn to_domain(&self) -> CiliumNode {
         let spec = &self.spec;
-        let router = spec
-            .addresses
-            .iter()
-            .filter(|address| address.kind == "CiliumInternalIP");
+        let router = spec.addresses.iter().filter(|address| address.kind == "CiliumInternalIP");
         let reserved = spec.ingress.parsed().map(|ip| (ReservedUse::Ingress, ip));
         let reserved = reserved.chain(spec.health.parsed().map(|ip| (ReservedUse::Health, ip)));
-        let router = router
-            .filter_map(|address| parse_ip(&address.ip))
-            .map(|ip| (ReservedUse::Router, ip));
+        let router = router.filter_map(|address| parse_ip(&address.ip)).map(|ip| (ReservedUse::Router, ip));
         CiliumNode {
             reserved: reserved.chain(router).collect(),
-            addresses: spec
-                .addresses
-                .iter()
-                .filter_map(|address| parse_ip(&address.ip))
-                .collect(),
+            addresses: spec.addresses.iter().filter_map(|address| parse_ip(&address.ip)).collect(),
         }
     }
 
@@ -227,17 +204,8 @@ impl EndpointNetworking {
 impl CiliumEndpointObject {
     /// What the rules look at; `None` for an object without namespace or name.
     pub fn to_domain(&self) -> Option<CiliumEndpoint> {
-        let name = PodName::new(
-            self.metadata.namespace.as_deref()?,
-            self.metadata.name.as_deref()?,
-        )
-        .ok()?;
-        let owner = self
-            .metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|owner| owner.kind == "Pod");
+        let name = PodName::new(self.metadata.namespace.as_deref()?, self.metadata.name.as_deref()?).ok()?;
+        let owner = self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "Pod");
         let identifiers = &self.status.external_identifiers;
         Some(CiliumEndpoint {
             name,

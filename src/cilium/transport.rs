@@ -41,30 +41,22 @@ pub(super) async fn exchange(
     path: &str,
     bounds: Bounds,
 ) -> Result<Reply, CallError> {
-    tokio::time::timeout(
-        bounds.timeout,
-        exchange_unbounded(socket, method, path, bounds.body),
-    )
-    .await
-    .unwrap_or(Err(CallError::Timeout(bounds.timeout)))
+    tokio::time::timeout(bounds.timeout, exchange_unbounded(socket, method, path, bounds.body))
+        .await
+        .unwrap_or(Err(CallError::Timeout(bounds.timeout)))
 }
 
 /// Connects and closes.
 pub(super) async fn connect_only(socket: &Path, timeout: Duration) -> Result<(), CallError> {
-    tokio::time::timeout(timeout, connect(socket))
-        .await
-        .unwrap_or(Err(CallError::Timeout(timeout)))
-        .map(drop)
+    tokio::time::timeout(timeout, connect(socket)).await.unwrap_or(Err(CallError::Timeout(timeout))).map(drop)
 }
 
 async fn connect(socket: &Path) -> Result<UnixStream, CallError> {
-    UnixStream::connect(socket)
-        .await
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => CallError::NoSocket(socket.to_owned()),
-            io::ErrorKind::ConnectionRefused => CallError::ConnectionRefused(socket.to_owned()),
-            _ => CallError::Connection(error.to_string()),
-        })
+    UnixStream::connect(socket).await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => CallError::NoSocket(socket.to_owned()),
+        io::ErrorKind::ConnectionRefused => CallError::ConnectionRefused(socket.to_owned()),
+        _ => CallError::Connection(error.to_string()),
+    })
 }
 
 async fn exchange_unbounded(
@@ -82,19 +74,15 @@ async fn exchange_unbounded(
         .body(Empty::<Bytes>::new())
         .map_err(|error| CallError::Connection(format!("no request: {error}")))?;
     let stream = connect(socket).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| of_hyper(&error))?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| of_hyper(&error))?;
     // Dropping the set, by a time-out too, ends the task and closes the connection.
     let mut driver = JoinSet::new();
     driver.spawn(async move {
         // The same failure reaches the sender.
         let _ = connection.await;
     });
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| of_hyper(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| of_hyper(&error))?;
     let status = response.status().as_u16();
     let body = match read(response.into_body(), limit).await {
         // Of a failure the status matters more than its words.
@@ -118,13 +106,7 @@ async fn read(body: Incoming, limit: usize) -> Result<Bytes, CallError> {
 }
 
 fn of_hyper(error: &hyper::Error) -> CallError {
-    let cause = std::error::Error::source(error)
-        .map(|cause| format!(": {cause}"))
-        .unwrap_or_default();
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     let text = format!("{error}{cause}");
-    if error.is_parse() {
-        CallError::Undecodable(text)
-    } else {
-        CallError::Connection(text)
-    }
+    if error.is_parse() { CallError::Undecodable(text) } else { CallError::Connection(text) }
 }

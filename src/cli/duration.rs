@@ -14,11 +14,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
 /// Parses a duration that may not be zero.
 pub(super) fn positive(text: &str) -> Result<Duration, String> {
     parse(text).and_then(|duration| {
-        if duration.is_zero() {
-            Err("it must be longer than zero".to_owned())
-        } else {
-            Ok(duration)
-        }
+        if duration.is_zero() { Err("it must be longer than zero".to_owned()) } else { Ok(duration) }
     })
 }
 

@@ -29,23 +29,19 @@ const QUIET: &str = "kube=off,kube_client=off,kube_runtime=off,hyper=warn,tower=
 
 fn filter(text: &str) -> Result<String, String> {
     let parsed: Result<EnvFilter, ParseError> = text.parse();
-    parsed
-        .map(|_| text.to_owned())
-        .map_err(|error| format!("{text:?} is no log filter: {error}"))
+    parsed.map(|_| text.to_owned()).map_err(|error| format!("{text:?} is no log filter: {error}"))
 }
 
 impl LogArgs {
     /// Begins to log. Without effect when a log is there already.
     pub(super) fn init(&self) -> anyhow::Result<()> {
         let filter: EnvFilter = format!("{QUIET},{}", self.log_level).parse()?;
-        let builder = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(stderr)
-            .with_target(false);
+        let builder =
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
         let started = match self.log_format {
-            LogFormat::Text => builder
-                .with_ansi(stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-                .try_init(),
+            LogFormat::Text => {
+                builder.with_ansi(stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()).try_init()
+            }
             LogFormat::Json => builder.json().flatten_event(true).try_init(),
         };
         drop(started);

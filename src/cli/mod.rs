@@ -13,12 +13,7 @@ use clap::{Parser, Subcommand};
 
 /// Watches one node for Cilium endpoints that outlived their pods, and heals only what is provably stale.
 #[derive(Debug, Parser)]
-#[command(
-    name = "cilium-leak-healer",
-    version,
-    max_term_width = 110,
-    propagate_version = true
-)]
+#[command(name = "cilium-leak-healer", version, max_term_width = 110, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -37,9 +32,7 @@ impl Cli {
     /// Runs the verb to its end.
     pub fn execute(self) -> anyhow::Result<()> {
         // One thread is enough for a node, and each further one costs memory on every node.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             match self.verb {
                 Verb::Run(args) => run::run(*args).await,

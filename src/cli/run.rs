@@ -41,12 +41,7 @@ pub(super) struct RunArgs {
     remedies: Vec<RemedyArg>,
 
     /// Address of the HTTP server: /livez, /readyz, /healthz, /metrics. Port 0 takes a free one.
-    #[arg(
-        long,
-        value_name = "ADDRESS",
-        default_value = "127.0.0.1:9965",
-        env = "CILIUM_LEAK_HEALER_LISTEN"
-    )]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965", env = "CILIUM_LEAK_HEALER_LISTEN")]
     listen: SocketAddr,
 
     #[command(flatten)]
@@ -223,10 +218,8 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     let (server, address) = Server::bind(args.listen).await?;
     tracing::info!(%address, mode = args.engine_options().mode.as_str(), node = %args.node_name, version = env!("CARGO_PKG_VERSION"), "serving");
     let (stopping, stopped) = watch::channel(false);
-    let serving = tokio::spawn(server.serve(
-        router(health.clone(), Arc::clone(&metrics)),
-        until(stopped.clone()),
-    ));
+    let serving =
+        tokio::spawn(server.serve(router(health.clone(), Arc::clone(&metrics)), until(stopped.clone())));
 
     let options = args.connection.options();
     let (client, opened) = connect(&options, &metrics).await?;
@@ -247,12 +240,8 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
         lookup_interval: LOOKUP_INTERVAL,
     };
     let reader = Reader::new(client, options.timeout, store.clone());
-    let live = Live::new(
-        args.node_name.clone(),
-        AgentClient::new(agent, Arc::clone(&metrics)),
-        reader,
-        store,
-    );
+    let live =
+        Live::new(args.node_name.clone(), AgentClient::new(agent, Arc::clone(&metrics)), reader, store);
     let mut engine =
         tokio::spawn(Engine::new(args.engine_options(), live, health.clone(), metrics).run(stopped));
 
@@ -289,10 +278,7 @@ struct Stop {
 
 impl Stop {
     fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            int: signal(SignalKind::interrupt())?,
-        })
+        Ok(Self { term: signal(SignalKind::terminate())?, int: signal(SignalKind::interrupt())? })
     }
 
     async fn next(&mut self) {
@@ -312,11 +298,7 @@ struct WatchReport {
 
 impl WatchReport {
     fn new(health: Health, node: NodeName) -> Self {
-        Self {
-            health,
-            node,
-            last: std::sync::Mutex::default(),
-        }
+        Self { health, node, last: std::sync::Mutex::default() }
     }
 
     fn hear(&self, state: Result<(), String>) {

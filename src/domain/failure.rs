@@ -86,16 +86,8 @@ impl<'a> SandboxEvents<'a> {
         };
         let own: Vec<&Event> = events.iter().filter(own).collect();
         Self {
-            failures: own
-                .iter()
-                .copied()
-                .filter(|event| event.reason == FAILED)
-                .collect(),
-            came_up: own
-                .iter()
-                .copied()
-                .filter(|event| CAME_UP.contains(&event.reason.as_str()))
-                .collect(),
+            failures: own.iter().copied().filter(|event| event.reason == FAILED).collect(),
+            came_up: own.iter().copied().filter(|event| CAME_UP.contains(&event.reason.as_str())).collect(),
         }
     }
 
@@ -103,20 +95,12 @@ impl<'a> SandboxEvents<'a> {
     pub fn newest(&self) -> NewestFailure {
         let at = self.failures.iter().filter_map(|event| event.at).max();
         // An undated failure may be the newest: it takes part in the tie.
-        let newest: Vec<&Event> = self
-            .failures
-            .iter()
-            .copied()
-            .filter(|event| event.at.is_none() || event.at == at)
-            .collect();
+        let newest: Vec<&Event> =
+            self.failures.iter().copied().filter(|event| event.at.is_none() || event.at == at).collect();
         let Some(first) = newest.first() else {
             return NewestFailure::Nothing;
         };
-        if let Some(up) = self
-            .came_up
-            .iter()
-            .find(|up| up.at.is_none() || at.is_none() || up.at >= at)
-        {
+        if let Some(up) = self.came_up.iter().find(|up| up.at.is_none() || at.is_none() || up.at >= at) {
             return NewestFailure::CameUp(up.reason.clone());
         }
         let mut addresses = Vec::new();
@@ -127,30 +111,16 @@ impl<'a> SandboxEvents<'a> {
                 Refusal::Of(ip) => push_new(&mut addresses, ip),
                 Refusal::Several(several) => several.into_iter().for_each(|ip| push_new(&mut addresses, ip)),
             }
-            sandbox_ids(head(&event.message))
-                .into_iter()
-                .for_each(|id| push_new(&mut sandboxes, id));
+            sandbox_ids(head(&event.message)).into_iter().for_each(|id| push_new(&mut sandboxes, id));
         }
-        let older = self
-            .failures
-            .iter()
-            .filter(|event| event.at.is_some() && event.at < at);
+        let older = self.failures.iter().filter(|event| event.at.is_some() && event.at < at);
         NewestFailure::Refusal(Failure {
-            at: if newest.iter().all(|event| event.at.is_some()) {
-                at
-            } else {
-                None
-            },
+            at: if newest.iter().all(|event| event.at.is_some()) { at } else { None },
             addresses,
             sandboxes,
-            earlier_sandboxes: older
-                .flat_map(|event| sandbox_ids(head(&event.message)))
-                .collect(),
+            earlier_sandboxes: older.flat_map(|event| sandbox_ids(head(&event.message))).collect(),
             lone: self.failures.len() == 1 && first.count <= 1,
-            count: self
-                .failures
-                .iter()
-                .fold(0, |sum, event| sum.saturating_add(event.count.max(1))),
+            count: self.failures.iter().fold(0, |sum, event| sum.saturating_add(event.count.max(1))),
         })
     }
 }

@@ -115,10 +115,7 @@ impl OwnerName {
 impl Holder {
     /// The container: the part of the attachment id before the first colon, else the container id.
     pub fn container(&self) -> Option<&ContainerId> {
-        self.attachment
-            .as_ref()
-            .map(AttachmentId::container)
-            .or(self.container_field.as_ref())
+        self.attachment.as_ref().map(AttachmentId::container).or(self.container_field.as_ref())
     }
 
     /// A `reserved:` label other than `reserved:init`: an endpoint of Cilium's own.
@@ -159,9 +156,9 @@ impl Holder {
     /// The owner by the first source that names one.
     pub fn owner(&self, endpoints: &[CiliumEndpoint]) -> OwnerName {
         match self.owner_by_agent() {
-            OwnerName::Nameless => self
-                .owner_by_endpoint(endpoints)
-                .map_or(OwnerName::Nameless, OwnerName::ByCiliumEndpoint),
+            OwnerName::Nameless => {
+                self.owner_by_endpoint(endpoints).map_or(OwnerName::Nameless, OwnerName::ByCiliumEndpoint)
+            }
             named => named,
         }
     }
@@ -203,9 +200,6 @@ impl Holder {
 
     /// Whether the log says that the endpoint was ready once.
     pub fn was_ready(&self) -> bool {
-        self.log
-            .iter()
-            .flatten()
-            .any(|entry| entry.state == EndpointState::Ready)
+        self.log.iter().flatten().any(|entry| entry.state == EndpointState::Ready)
     }
 }

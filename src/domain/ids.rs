@@ -16,10 +16,7 @@ pub struct IdError {
 
 impl IdError {
     fn new(kind: &'static str, text: &str) -> Self {
-        Self {
-            kind,
-            text: text.chars().take(64).collect(),
-        }
+        Self { kind, text: text.chars().take(64).collect() }
     }
 }
 
@@ -119,10 +116,7 @@ impl FromStr for AttachmentId {
         if interface.len() > 64 || !interface.bytes().all(|b| b.is_ascii_graphic() && b != b'/') {
             return Err(error());
         }
-        Ok(Self {
-            text: text.to_owned(),
-            container,
-        })
+        Ok(Self { text: text.to_owned(), container })
     }
 }
 
@@ -161,10 +155,7 @@ impl PodName {
                 return Err(IdError::new("pod name", &format!("{namespace}/{name}")));
             }
         }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        })
+        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
     /// The namespace.
@@ -183,9 +174,7 @@ impl FromStr for PodName {
 
     /// Parses `namespace/name`.
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let (namespace, name) = text
-            .split_once('/')
-            .ok_or_else(|| IdError::new("pod name", text))?;
+        let (namespace, name) = text.split_once('/').ok_or_else(|| IdError::new("pod name", text))?;
         Self::new(namespace, name)
     }
 }

@@ -19,10 +19,7 @@ use super::verdict::{DisconnectTarget, Finding, Judgement, NotWedged, Remedy, Ve
 pub fn judge(obs: &Observation, limits: &Limits) -> Judgement {
     let mut trail = Trail::default();
     match candidate(obs, &mut trail) {
-        Candidate::NotWedged(reason) => Judgement::NotWedged(NotWedged {
-            reason,
-            evidence: trail.0,
-        }),
+        Candidate::NotWedged(reason) => Judgement::NotWedged(NotWedged { reason, evidence: trail.0 }),
         Candidate::EventsUnread(why) => {
             let ruling = Ruling::refuse(
                 Verdict::InsufficientEvidence,
@@ -43,11 +40,7 @@ struct Trail(Vec<Evidence>);
 
 impl Trail {
     fn note(&mut self, check: Check, outcome: Outcome, observed: impl Into<String>) {
-        self.0.push(Evidence {
-            check,
-            outcome,
-            observed: observed.into(),
-        });
+        self.0.push(Evidence { check, outcome, observed: observed.into() });
     }
 
     fn pass(&mut self, check: Check, observed: impl Into<String>) {
@@ -96,14 +89,7 @@ impl Ruling {
         failure: Option<Failure>,
         trail: Trail,
     ) -> Finding {
-        let Self {
-            verdict,
-            remedy,
-            withheld,
-            proof,
-            reason,
-            look_again,
-        } = self;
+        let Self { verdict, remedy, withheld, proof, reason, look_again } = self;
         Finding {
             ip,
             verdict,
@@ -137,21 +123,15 @@ fn candidate(obs: &Observation, trail: &mut Trail) -> Candidate {
         trail.fail(Check::WaitingPod, why);
         return Candidate::NotWedged(format!("the pod does not wait for a sandbox: {why}"));
     }
-    trail.pass(
-        Check::WaitingPod,
-        format!("phase {}, no address, no container running", pod.phase.as_str()),
-    );
+    trail.pass(Check::WaitingPod, format!("phase {}, no address, no container running", pod.phase.as_str()));
     if let Some(why) = &obs.events.unreadable {
         trail.unknown(Check::PodEvents, why.to_string());
     }
     let newest = SandboxEvents::of(pod, &obs.node, &obs.events.known).newest();
     if let NewestFailure::Refusal(failure) = newest {
         let addresses: Vec<String> = failure.addresses.iter().map(IpAddr::to_string).collect();
-        let seen = format!(
-            "IP {} is already in use, counted {} times",
-            addresses.join(" and IP "),
-            failure.count
-        );
+        let seen =
+            format!("IP {} is already in use, counted {} times", addresses.join(" and IP "), failure.count);
         trail.pass(Check::NewestFailure, seen);
         return Candidate::Wedge(failure);
     }
@@ -196,24 +176,16 @@ fn rule(
     let holder = match &obs.lookup {
         Lookup::Unknown(why) => {
             trail.unknown(Check::AgentLookup, why.to_string());
-            let ruling = Ruling::refuse(
-                Verdict::AgentUnknown,
-                format!("the agent did not say who holds {ip}: {why}"),
-            );
+            let ruling =
+                Ruling::refuse(Verdict::AgentUnknown, format!("the agent did not say who holds {ip}: {why}"));
             return (Some(ip), None, ruling);
         }
         Lookup::NotHeld => {
-            trail.fail(
-                Check::AgentLookup,
-                format!("GET endpoint/{}: 404, nobody holds it", registry_id(ip)),
-            );
+            trail.fail(Check::AgentLookup, format!("GET endpoint/{}: 404, nobody holds it", registry_id(ip)));
             None
         }
         Lookup::Held(holder) => {
-            trail.pass(
-                Check::AgentLookup,
-                format!("GET endpoint/{}: {}", registry_id(ip), describe(holder)),
-            );
+            trail.pass(Check::AgentLookup, format!("GET endpoint/{}: {}", registry_id(ip), describe(holder)));
             Some(&**holder)
         }
     };
@@ -226,16 +198,7 @@ fn rule(
         );
         return (Some(ip), None, Ruling::refuse(Verdict::NotHeld, reason));
     };
-    let wedge = Wedge {
-        dispute: Dispute {
-            obs,
-            limits,
-            failure,
-            ip,
-            holder,
-        },
-        owner: owner_of(obs, holder),
-    };
+    let wedge = Wedge { dispute: Dispute { obs, limits, failure, ip, holder }, owner: owner_of(obs, holder) };
     let ruling = clock
         .settling(trail)
         .or_else(|| wedge.holder_settling(trail))
@@ -246,10 +209,7 @@ fn rule(
         .or_else(|| wedge.live_duplicate(trail))
         .or_else(|| wedge.stale_endpoint(trail))
         .unwrap_or_else(|| {
-            Ruling::refuse(
-                Verdict::InsufficientEvidence,
-                "no proof says that the holder is left over",
-            )
+            Ruling::refuse(Verdict::InsufficientEvidence, "no proof says that the holder is left over")
         });
     (Some(ip), wedge.owner.pod().cloned(), ruling)
 }
@@ -269,12 +229,7 @@ fn describe(holder: &Holder) -> String {
 }
 
 fn owner_of(obs: &Observation, holder: &Holder) -> OwnerName {
-    let endpoints = obs
-        .endpoints
-        .as_ref()
-        .ok()
-        .and_then(Option::as_deref)
-        .unwrap_or_default();
+    let endpoints = obs.endpoints.as_ref().ok().and_then(Option::as_deref).unwrap_or_default();
     holder.owner(endpoints)
 }
 
@@ -284,13 +239,8 @@ fn reserved_holder(
     holder: Option<&Holder>,
     trail: &mut Trail,
 ) -> Option<Ruling> {
-    let by_node = clock
-        .obs
-        .cilium_node
-        .as_ref()
-        .ok()
-        .and_then(Option::as_ref)
-        .and_then(|node| node.reserved_use(ip));
+    let by_node =
+        clock.obs.cilium_node.as_ref().ok().and_then(Option::as_ref).and_then(|node| node.reserved_use(ip));
     let by_label = holder.and_then(Holder::reserved_label);
     let what = match (by_node, by_label) {
         (Some(used), _) => format!("{ip} is the {} address of this node's CiliumNode", used.as_str()),
@@ -298,31 +248,20 @@ fn reserved_holder(
         (None, None) => return None,
     };
     trail.fail(Check::ReservedHolder, what.clone());
-    let blocked = clock
-        .blocks_moving(trail)
-        .map(|why| (Withheld::Timing, why))
-        .or_else(|| {
-            let why = clock.obs.pod.not_movable()?;
-            trail.fail(Check::MovablePod, why);
-            Some((Withheld::NotMovable, why.to_owned()))
-        });
+    let blocked = clock.blocks_moving(trail).map(|why| (Withheld::Timing, why)).or_else(|| {
+        let why = clock.obs.pod.not_movable()?;
+        trail.fail(Check::MovablePod, why);
+        Some((Withheld::NotMovable, why.to_owned()))
+    });
     let (remedy, withheld, then) = match blocked {
-        Some((withheld, why)) => (
-            Remedy::None,
-            Some(withheld),
-            format!("the pod is not moved: {why}"),
-        ),
+        Some((withheld, why)) => (Remedy::None, Some(withheld), format!("the pod is not moved: {why}")),
         None => {
             trail.pass(Check::MovablePod, "Pending, never ran, has a controller");
             (Remedy::DeletePod, None, "the pod may be moved once".to_owned())
         }
     };
     let reason = format!("{what}: two IPAMs hand out one range; {then}");
-    Some(Ruling {
-        remedy,
-        withheld,
-        ..Ruling::refuse(Verdict::ReservedHolder, reason)
-    })
+    Some(Ruling { remedy, withheld, ..Ruling::refuse(Verdict::ReservedHolder, reason) })
 }
 
 /// The rules about time that need no holder.
@@ -368,10 +307,7 @@ impl Clock<'_> {
         trail.pass(Check::AgentStart, format!("{}, before the newest failure", clock_time(started)));
         let failed = self.failure.at?;
         if self.failure.lone && self.age(failed) < signed(self.limits.lone_failure_age) {
-            trail.fail(
-                Check::FailureAge,
-                format!("the only failure, {} old", seconds(self.age(failed))),
-            );
+            trail.fail(Check::FailureAge, format!("the only failure, {} old", seconds(self.age(failed))));
             let reason = "the pod failed once, just now: the next try may succeed".to_owned();
             return settle(reason, failed.checked_add(self.limits.lone_failure_age).ok());
         }
@@ -397,10 +333,7 @@ impl Clock<'_> {
             return None;
         };
         trail.fail(Check::FailureAge, format!("{}, {} old", clock_time(failed), seconds(age)));
-        Some(Ruling::refuse(
-            Verdict::InsufficientEvidence,
-            format!("the newest failure is {wrong}"),
-        ))
+        Some(Ruling::refuse(Verdict::InsufficientEvidence, format!("the newest failure is {wrong}")))
     }
 
     /// Why a wedged pod is not moved now, by the rules about the agent's start and the failure's age. While not all
@@ -409,9 +342,7 @@ impl Clock<'_> {
         if let Some(why) = &self.obs.events.unreadable {
             return Some(format!("not all Events of the pod could be read: {why}"));
         }
-        self.settling(trail)
-            .or_else(|| self.bad_age(trail))
-            .map(|ruling| ruling.reason)
+        self.settling(trail).or_else(|| self.bad_age(trail)).map(|ruling| ruling.reason)
     }
 }
 
@@ -442,9 +373,7 @@ impl Wedge<'_> {
     }
 
     fn holder_settling(&self, trail: &mut Trail) -> Option<Ruling> {
-        let Dispute {
-            obs, limits, holder, ..
-        } = self.dispute;
+        let Dispute { obs, limits, holder, .. } = self.dispute;
         let newest = holder.newest_entry();
         let young = newest.is_none_or(|at| obs.now.duration_since(at) < signed(limits.holder_settle));
         let moving = match holder.state {
@@ -462,10 +391,8 @@ impl Wedge<'_> {
         if young && moving {
             trail.fail(Check::HolderState, seen);
             let until = newest.and_then(|at| at.checked_add(limits.holder_settle).ok());
-            let reason = format!(
-                "the holder is {}: it may still be on its way up or down",
-                holder.state.as_str()
-            );
+            let reason =
+                format!("the holder is {}: it may still be on its way up or down", holder.state.as_str());
             return Some(Ruling::refuse(Verdict::Settling, reason).until(until));
         }
         trail.pass(Check::HolderState, seen);
@@ -479,10 +406,9 @@ impl Wedge<'_> {
             return refuse(format!("not all Events of the pod could be read: {why}"));
         }
         match &obs.cilium_node {
-            Ok(Some(_)) => trail.pass(
-                Check::CiliumNode,
-                format!("{ip} is none of Cilium's own addresses on this node"),
-            ),
+            Ok(Some(_)) => {
+                trail.pass(Check::CiliumNode, format!("{ip} is none of Cilium's own addresses on this node"))
+            }
             Ok(None) => {
                 trail.fail(Check::CiliumNode, "404");
                 return refuse(
@@ -495,10 +421,7 @@ impl Wedge<'_> {
             }
         }
         if !holder.addresses.contains(&ip) {
-            trail.fail(
-                Check::HolderAddress,
-                "the endpoint does not carry the disputed address",
-            );
+            trail.fail(Check::HolderAddress, "the endpoint does not carry the disputed address");
             return refuse(format!("the agent's answer does not carry {ip}"));
         }
         trail.pass(Check::HolderAddress, ip.to_string());
@@ -550,9 +473,7 @@ impl Wedge<'_> {
             Ok(pods) => pods,
             Err(why) => {
                 trail.unknown(Check::NodePods, why.to_string());
-                return refuse(format!(
-                    "nobody knows which pods of {namespace} may own the holder: {why}"
-                ));
+                return refuse(format!("nobody knows which pods of {namespace} may own the holder: {why}"));
             }
         };
         if let Some(pod) = self.dispute.possible_owner(namespace, pods) {
@@ -562,10 +483,7 @@ impl Wedge<'_> {
                 pod.name
             ));
         }
-        trail.pass(
-            Check::NodePods,
-            format!("no live pod of {namespace} on this node can be the owner"),
-        );
+        trail.pass(Check::NodePods, format!("no live pod of {namespace} on this node can be the owner"));
         None
     }
 
@@ -595,10 +513,7 @@ impl Wedge<'_> {
             return None;
         }
         let same_vm = owner.name.namespace() == wedged.name.namespace()
-            && owner
-                .vm_labels
-                .iter()
-                .any(|label| !label.1.is_empty() && wedged.vm_labels.contains(label));
+            && owner.vm_labels.iter().any(|label| !label.1.is_empty() && wedged.vm_labels.contains(label));
         let differ = |a: Option<&String>, b: Option<&String>| matches!((a, b), (Some(a), Some(b)) if a != b);
         let (ours, theirs) = (&wedged.ovn, &owner.ovn);
         let ip = self.dispute.ip;
@@ -635,21 +550,14 @@ impl Wedge<'_> {
             return Some(Ruling::refuse(Verdict::LiveDuplicate, reason));
         }
         let obs = self.dispute.obs;
-        let pods = obs
-            .address_users
-            .iter()
-            .flatten()
-            .chain(obs.node_pods.iter().flatten())
-            .chain(self.owner_pod());
+        let pods =
+            obs.address_users.iter().flatten().chain(obs.node_pods.iter().flatten()).chain(self.owner_pod());
         let user = pods
             .into_iter()
             .find(|pod| pod.is_live() && !pod.host_network && pod.lists(ip) && !self.dispute.is_wedged(pod));
         if let Some(user) = user {
             trail.fail(Check::AddressUsers, describe_pod(user));
-            let reason = format!(
-                "the live pod {} has {ip}: two pods were given one address",
-                user.name
-            );
+            let reason = format!("the live pod {} has {ip}: two pods were given one address", user.name);
             return Some(Ruling::refuse(Verdict::LiveDuplicate, reason));
         }
         trail.pass(Check::AddressUsers, format!("no other live pod has {ip}"));
@@ -664,10 +572,7 @@ impl Wedge<'_> {
             (_, Ok(owner)) => match dispute.named(owner.as_ref()) {
                 Some(proof) => proof,
                 None => {
-                    trail.fail(
-                        Check::Staleness,
-                        owner.as_ref().map_or_else(String::new, describe_pod),
-                    );
+                    trail.fail(Check::Staleness, owner.as_ref().map_or_else(String::new, describe_pod));
                     return None;
                 }
             },
@@ -679,34 +584,18 @@ impl Wedge<'_> {
             (None, None) => "nothing names one".to_owned(),
         };
         trail.pass(Check::OwnerPod, owner);
-        trail.pass(
-            Check::Staleness,
-            format!("proof {}: {}", proof.number(), proof.as_str()),
-        );
-        let whose = self
-            .owner
-            .pod()
-            .map_or_else(|| "nobody".to_owned(), PodName::to_string);
-        let reason = format!(
-            "the endpoint of {whose} holds {} and is left over: {}",
-            dispute.ip,
-            proof.as_str()
-        );
+        trail.pass(Check::Staleness, format!("proof {}: {}", proof.number(), proof.as_str()));
+        let whose = self.owner.pod().map_or_else(|| "nobody".to_owned(), PodName::to_string);
+        let reason =
+            format!("the endpoint of {whose} holds {} and is left over: {}", dispute.ip, proof.as_str());
         let (remedy, withheld, but) = match disconnect(dispute, trail) {
             Ok(target) => (Remedy::DisconnectEndpoint(target), None, String::new()),
-            Err((withheld, why)) => (
-                Remedy::None,
-                Some(withheld),
-                format!("; disconnecting is withheld: {why}"),
-            ),
+            Err((withheld, why)) => {
+                (Remedy::None, Some(withheld), format!("; disconnecting is withheld: {why}"))
+            }
         };
         let ruling = Ruling::refuse(Verdict::StaleEndpoint, format!("{reason}{but}"));
-        Some(Ruling {
-            remedy,
-            withheld,
-            proof: Some(proof),
-            ..ruling
-        })
+        Some(Ruling { remedy, withheld, proof: Some(proof), ..ruling })
     }
 }
 
@@ -715,10 +604,7 @@ fn disconnect(dispute: &Dispute<'_>, trail: &mut Trail) -> Result<DisconnectTarg
     match &dispute.obs.ipam_mode {
         Err(why) => {
             trail.unknown(Check::IpamMode, why.to_string());
-            return Err((
-                Withheld::IpamModeUnknown,
-                format!("the IPAM mode could not be read: {why}"),
-            ));
+            return Err((Withheld::IpamModeUnknown, format!("the IPAM mode could not be read: {why}")));
         }
         Ok(mode) if mode.forbids_disconnect() => {
             trail.fail(Check::IpamMode, mode.0.clone());
@@ -730,14 +616,8 @@ fn disconnect(dispute: &Dispute<'_>, trail: &mut Trail) -> Result<DisconnectTarg
         Ok(mode) => trail.pass(Check::IpamMode, mode.0.clone()),
     }
     let Some(target) = DisconnectTarget::of(dispute.holder) else {
-        trail.fail(
-            Check::DisconnectTarget,
-            "neither cni-attachment-id nor container-id",
-        );
-        return Err((
-            Withheld::NoIdentifier,
-            "the holder shows no id that names it for good".to_owned(),
-        ));
+        trail.fail(Check::DisconnectTarget, "neither cni-attachment-id nor container-id");
+        return Err((Withheld::NoIdentifier, "the holder shows no id that names it for good".to_owned()));
     };
     trail.pass(Check::DisconnectTarget, target.as_str());
     Ok(target)
@@ -746,20 +626,8 @@ fn disconnect(dispute: &Dispute<'_>, trail: &mut Trail) -> Result<DisconnectTarg
 fn describe_pod(pod: &Pod) -> String {
     let node = pod.node.as_ref().map_or("no node", |node| node.as_str());
     let ips: Vec<String> = pod.ips.iter().map(IpAddr::to_string).collect();
-    let addresses = if ips.is_empty() {
-        "no address".to_owned()
-    } else {
-        ips.join(", ")
-    };
+    let addresses = if ips.is_empty() { "no address".to_owned() } else { ips.join(", ") };
     let deleting = if pod.deleting { ", being deleted" } else { "" };
-    let running = if pod.containers.running {
-        ", a container running"
-    } else {
-        ""
-    };
-    format!(
-        "pod {} is {}{deleting}{running}, on {node}, {addresses}",
-        pod.name,
-        pod.phase.as_str()
-    )
+    let running = if pod.containers.running { ", a container running" } else { "" };
+    format!("pod {} is {}{deleting}{running}, on {node}, {addresses}", pod.name, pod.phase.as_str())
 }

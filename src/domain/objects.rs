@@ -38,10 +38,7 @@ pub struct CiliumNode {
 impl CiliumNode {
     /// What Cilium uses the address for on this node, if it does.
     pub fn reserved_use(&self, ip: IpAddr) -> Option<ReservedUse> {
-        self.reserved
-            .iter()
-            .find(|(_, reserved)| *reserved == ip)
-            .map(|(used, _)| *used)
+        self.reserved.iter().find(|(_, reserved)| *reserved == ip).map(|(used, _)| *used)
     }
 }
 
@@ -63,10 +60,7 @@ pub struct CiliumEndpoint {
 impl CiliumEndpoint {
     /// The container: the part of the attachment id before the first colon, else the container id.
     pub fn container(&self) -> Option<&ContainerId> {
-        self.attachment
-            .as_ref()
-            .map(AttachmentId::container)
-            .or(self.container.as_ref())
+        self.attachment.as_ref().map(AttachmentId::container).or(self.container.as_ref())
     }
 }
 

@@ -49,10 +49,7 @@ pub enum ReadFailure {
 impl Unreadable {
     /// A read that nobody made.
     pub fn not_asked(what: &str) -> Self {
-        Self {
-            what: what.to_owned(),
-            why: ReadFailure::NotAsked,
-        }
+        Self { what: what.to_owned(), why: ReadFailure::NotAsked }
     }
 }
 

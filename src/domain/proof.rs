@@ -72,14 +72,9 @@ impl Dispute<'_> {
         let Some(failed) = self.failure.at else {
             return false;
         };
-        let by_log = self
-            .holder
-            .oldest_entry()
-            .is_some_and(|oldest| oldest <= failed - self.limits.older_margin);
-        let by_event = self
-            .holder
-            .container()
-            .is_some_and(|id| self.failure.earlier_sandboxes.contains(id));
+        let by_log =
+            self.holder.oldest_entry().is_some_and(|oldest| oldest <= failed - self.limits.older_margin);
+        let by_event = self.holder.container().is_some_and(|id| self.failure.earlier_sandboxes.contains(id));
         let by_sight = self.obs.holder_first_seen.is_some_and(|seen| seen < failed);
         by_log || by_event || by_sight
     }
@@ -111,11 +106,7 @@ impl Dispute<'_> {
         if self.is_wedged(owner) && self.is_other_sandbox() && self.is_older() {
             return Some(Proof::EarlierSandbox);
         }
-        let free_of_it = if self.is_wedged(owner) {
-            self.is_older()
-        } else {
-            owner.lists_others(self.ip)
-        };
+        let free_of_it = if self.is_wedged(owner) { self.is_older() } else { owner.lists_others(self.ip) };
         (owner.mirror.is_none() && free_of_it && self.has_other_uid(owner))
             .then_some(Proof::FormerIncarnation)
     }

@@ -88,11 +88,7 @@ impl DisconnectTarget {
             (None, Some(container)) => format!("container-id:{container}"),
             (None, None) => return None,
         };
-        Some(Self {
-            id,
-            endpoint: holder.id,
-            container: holder.container()?.clone(),
-        })
+        Some(Self { id, endpoint: holder.id, container: holder.container()?.clone() })
     }
 
     /// The id for `DELETE /v1/endpoint/{id}`, not percent-encoded.
@@ -156,13 +152,8 @@ pub enum Withheld {
 
 impl Withheld {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::IpamMode,
-        Self::IpamModeUnknown,
-        Self::NoIdentifier,
-        Self::NotMovable,
-        Self::Timing,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::IpamMode, Self::IpamModeUnknown, Self::NoIdentifier, Self::NotMovable, Self::Timing];
 
     /// The word for it in all outputs.
     pub fn as_str(self) -> &'static str {

@@ -30,23 +30,26 @@ pub(super) enum Acted {
 /// How often the look-up after a disconnect is tried before the act counts as failed.
 const LOOKS_AFTER: u32 = 4;
 
-/// Acts on grounds that two judgements agreed on. `stop` says that no new act may begin.
+/// Acts on grounds that two judgements agreed on. Once `stop` ends, no call that changes anything is begun; one that was
+/// is followed to its end.
 pub(super) async fn act(
     live: &Live,
     memory: &Memory,
     options: &EngineOptions,
     grounds: &Grounds,
-    stop: impl Fn() -> bool,
+    stop: impl Future<Output = ()>,
 ) -> Acted {
-    let fresh = match look_again(live, memory, options, grounds).await {
+    let looking = tokio::select! {
+        biased;
+        () = stop => Err("the watchdog is being stopped".to_owned()),
+        fresh = look_again(live, memory, options, grounds) => fresh,
+    };
+    let fresh = match looking {
         Ok(fresh) => fresh,
         Err(why) => return Acted::Aborted(why),
     };
-    if stop() {
-        return Acted::Aborted("the watchdog is being stopped".to_owned());
-    }
     match (&grounds.remedy, grounds.ip) {
-        (Remedy::DisconnectEndpoint(target), Some(ip)) => disconnect(live, &fresh, target, ip, stop).await,
+        (Remedy::DisconnectEndpoint(target), Some(ip)) => disconnect(live, target, ip).await,
         (Remedy::DeletePod, Some(_)) => delete_pod(live, &fresh).await,
         _ => Acted::Aborted("no remedy".to_owned()),
     }
@@ -68,40 +71,25 @@ async fn look_again(
     if pod.uid != grounds.pod.0 {
         return Err(format!("pod {} was replaced by another of its name", pod.name));
     }
-    let fresh = observe(live, &options.node, pod, Timestamp::now(), |ip, holder| {
-        memory.first_seen(ip, holder)
-    })
-    .await;
+    let fresh =
+        observe(live, &options.node, pod, Timestamp::now(), |ip, holder| memory.first_seen(ip, holder)).await;
     let judgement = judge(&fresh, &options.limits);
     let Some(finding) = judgement.finding() else {
         return Err("the pod is no wedge any more".to_owned());
     };
     match Grounds::of(&fresh, finding) {
-        Some(now) if now == *grounds => Ok(fresh),
-        Some(_) => Err(format!(
-            "something has changed since the judgement: {}",
-            finding.reason
-        )),
-        None => Err(format!(
-            "the verdict is {} now: {}",
-            finding.verdict, finding.reason
-        )),
+        Some(now) if now == *grounds => {
+            if let (Some(ip), Some(_)) = (grounds.ip, grounds.target()) {
+                not_allocated_elsewhere(live, &fresh, ip).await?;
+            }
+            Ok(fresh)
+        }
+        Some(_) => Err(format!("something has changed since the judgement: {}", finding.reason)),
+        None => Err(format!("the verdict is {} now: {}", finding.verdict, finding.reason)),
     }
 }
 
-async fn disconnect(
-    live: &Live,
-    obs: &Observation,
-    target: &DisconnectTarget,
-    ip: IpAddr,
-    stop: impl Fn() -> bool,
-) -> Acted {
-    if let Err(why) = not_allocated_elsewhere(live, obs, ip).await {
-        return Acted::Aborted(why);
-    }
-    if stop() {
-        return Acted::Aborted("the watchdog is being stopped".to_owned());
-    }
+async fn disconnect(live: &Live, target: &DisconnectTarget, ip: IpAddr) -> Acted {
     let note = match live.agent.disconnect(target).await {
         Ok(Disconnected::Removed) => "removed".to_owned(),
         Ok(Disconnected::RemovedWithErrors(errors)) => {
@@ -139,10 +127,8 @@ async fn verify(live: &Live, target: &DisconnectTarget, ip: IpAddr, note: String
 /// Where Cilium itself allocates, a disconnect frees the address in its IPAM as well: if at this instant another pod
 /// than the holder's has it there, that pod would lose it.
 async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> Result<(), String> {
-    let config = live
-        .config()
-        .await
-        .map_err(|why| format!("the agent's configuration could not be read: {why}"))?;
+    let config =
+        live.config().await.map_err(|why| format!("the agent's configuration could not be read: {why}"))?;
     if config.ipam_mode.as_ref().is_some_and(|mode| mode.is_delegated()) {
         return Ok(());
     }
@@ -151,42 +137,25 @@ async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> 
         .allocations()
         .await
         .map_err(|why| format!("the agent's allocations could not be read: {why}"))?;
-    if allocations
-        .chaining
-        .clone()
-        .or(config.chaining_mode)
-        .is_some_and(|mode| mode != "none")
-    {
+    if allocations.chaining.clone().or(config.chaining_mode).is_some_and(|mode| mode != "none") {
         return Ok(());
     }
     let holders = match &obs.lookup {
-        Lookup::Held(holder) => holder.owner(
-            obs.endpoints
-                .iter()
-                .flatten()
-                .flatten()
-                .cloned()
-                .collect::<Vec<_>>()
-                .as_slice(),
-        ),
+        Lookup::Held(holder) => {
+            holder.owner(obs.endpoints.iter().flatten().flatten().cloned().collect::<Vec<_>>().as_slice())
+        }
         Lookup::NotHeld | Lookup::Unknown(_) => return Err("the look-up gave no holder".to_owned()),
     };
     let is_holders = |owner: &&String| Allocations::pod(owner).is_some_and(|pod| Some(&pod) == holders.pod());
     let other = allocations.owners(ip).iter().find(|owner| !is_holders(owner));
     other.map_or(Ok(()), |owner| {
-        Err(format!(
-            "the agent's IPAM has {ip} allocated to {owner:?} at this instant"
-        ))
+        Err(format!("the agent's IPAM has {ip} allocated to {owner:?} at this instant"))
     })
 }
 
 async fn delete_pod(live: &Live, obs: &Observation) -> Acted {
     let pod = &obs.pod;
-    match live
-        .reader
-        .delete_pod(&pod.name, &pod.uid, &pod.resource_version)
-        .await
-    {
+    match live.reader.delete_pod(&pod.name, &pod.uid, &pod.resource_version).await {
         DeleteOutcome::Accepted => Acted::PodDeleted,
         DeleteOutcome::Gone => Acted::Aborted("404: the pod was gone already".to_owned()),
         DeleteOutcome::Changed(why) => Acted::Aborted(format!("409: {why}")),

@@ -32,13 +32,7 @@ pub struct Live {
 impl Live {
     /// All of one node.
     pub fn new(node: NodeName, agent: AgentClient, reader: Reader, store: PodStore) -> Self {
-        Self {
-            node,
-            agent,
-            reader,
-            store,
-            config: Mutex::default(),
-        }
+        Self { node, agent, reader, store, config: Mutex::default() }
     }
 
     /// The agent's configuration. It does not change while the agent runs.
@@ -51,9 +45,8 @@ impl Live {
             return Ok(config.clone());
         }
         let config = self.agent.config().await?;
-        *known = started
-            .filter(|started| self.start() == Some(*started))
-            .map(|started| (started, config.clone()));
+        *known =
+            started.filter(|started| self.start() == Some(*started)).map(|started| (started, config.clone()));
         Ok(config)
     }
 
@@ -88,10 +81,7 @@ impl Sources for Live {
     }
 
     async fn cilium_node(&self) -> Read<Option<CiliumNode>> {
-        let object = self
-            .reader
-            .get_cluster::<CiliumNodeObject>(self.node.as_str())
-            .await?;
+        let object = self.reader.get_cluster::<CiliumNodeObject>(self.node.as_str()).await?;
         Ok(object.map(|object| object.to_domain()))
     }
 
@@ -130,11 +120,7 @@ impl Sources for Live {
     }
 
     async fn slices(&self, pod: &PodName) -> Read<Option<Vec<SliceEntry>>> {
-        if !self
-            .reader
-            .serves("cilium.io/v2alpha1", "ciliumendpointslices")
-            .await?
-        {
+        if !self.reader.serves("cilium.io/v2alpha1", "ciliumendpointslices").await? {
             return Ok(None);
         }
         let mut found = Vec::new();

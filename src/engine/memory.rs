@@ -58,10 +58,7 @@ fn sighting(ip: IpAddr, holder: &Holder) -> Sighting {
 fn bound<K: Clone + Eq + std::hash::Hash>(entries: &mut HashMap<K, Timestamp>, now: Timestamp) {
     entries.retain(|_, at| now.duration_since(*at) < KEEP);
     if entries.len() >= MOST
-        && let Some(oldest) = entries
-            .iter()
-            .min_by_key(|(_, at)| **at)
-            .map(|(key, _)| key.clone())
+        && let Some(oldest) = entries.iter().min_by_key(|(_, at)| **at).map(|(key, _)| key.clone())
     {
         entries.remove(&oldest);
     }

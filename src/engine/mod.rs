@@ -81,12 +81,8 @@ impl Engine {
                 self.look(&uid, &stop).await;
                 continue;
             }
-            let next = self
-                .wedges
-                .values()
-                .map(|wedge| wedge.due)
-                .min()
-                .unwrap_or_else(|| Instant::now() + TURN);
+            let next =
+                self.wedges.values().map(|wedge| wedge.due).min().unwrap_or_else(|| Instant::now() + TURN);
             tokio::select! {
                 _ = stop.changed() => {}
                 _ = changes.changed() => {}
@@ -98,11 +94,7 @@ impl Engine {
 
     fn most_due(&self) -> Option<PodUid> {
         let now = Instant::now();
-        let due = self
-            .wedges
-            .iter()
-            .filter(|(_, wedge)| wedge.due <= now)
-            .min_by_key(|(_, wedge)| wedge.due);
+        let due = self.wedges.iter().filter(|(_, wedge)| wedge.due <= now).min_by_key(|(_, wedge)| wedge.due);
         due.map(|(uid, _)| uid.clone())
     }
 
@@ -113,21 +105,14 @@ impl Engine {
             let since = tracked.waiting_since.unwrap_or_else(Timestamp::now);
             // A pod that waited before this process saw it is looked at without delay.
             let waited = Timestamp::now().duration_since(tracked.pod.started.unwrap_or(since).min(since));
-            let delay = self
-                .options
-                .event_delay
-                .saturating_sub(Duration::try_from(waited).unwrap_or_default());
+            let delay =
+                self.options.event_delay.saturating_sub(Duration::try_from(waited).unwrap_or_default());
             let tell = &mut self.tell;
             self.wedges
                 .entry(tracked.pod.uid)
                 .or_insert_with(|| Wedge::new(tell.correlation_id(), since, now + delay));
         }
-        let gone: Vec<PodUid> = self
-            .wedges
-            .keys()
-            .filter(|uid| !self.still_waits(uid))
-            .cloned()
-            .collect();
+        let gone: Vec<PodUid> = self.wedges.keys().filter(|uid| !self.still_waits(uid)).cloned().collect();
         for uid in gone {
             if let Some(wedge) = self.wedges.remove(&uid) {
                 self.let_go(&uid, &wedge);
@@ -137,37 +122,23 @@ impl Engine {
     }
 
     fn still_waits(&self, uid: &PodUid) -> bool {
-        self.live
-            .store
-            .get(uid)
-            .is_some_and(|pod| pod.not_waiting().is_none())
+        self.live.store.get(uid).is_some_and(|pod| pod.not_waiting().is_none())
     }
 
     /// The pod got its sandbox, or is gone: that settles what was being verified.
     fn let_go(&self, uid: &PodUid, wedge: &Wedge) {
         let pod = self.live.store.get(uid);
         if matches!(wedge.stage, Stage::Verifying(_)) {
-            let healed = pod
-                .as_ref()
-                .is_some_and(|pod| !pod.deleting && !pod.phase.is_terminal());
+            let healed = pod.as_ref().is_some_and(|pod| !pod.deleting && !pod.phase.is_terminal());
             let (outcome, note) = if healed {
                 (ActOutcome::Healed, "the pod has its sandbox")
             } else {
-                (
-                    ActOutcome::Disconnected,
-                    "the address is free; the pod went before its sandbox was seen",
-                )
+                (ActOutcome::Disconnected, "the address is free; the pod went before its sandbox was seen")
             };
             self.metrics.acted(ActKind::DisconnectEndpoint, outcome);
-            self.tell
-                .acted(wedge, ActKind::DisconnectEndpoint, outcome.as_str(), note);
+            self.tell.acted(wedge, ActKind::DisconnectEndpoint, outcome.as_str(), note);
         }
-        self.tell.over(
-            wedge,
-            pod.as_ref()
-                .and_then(Pod::not_waiting)
-                .unwrap_or("the pod is gone"),
-        );
+        self.tell.over(wedge, pod.as_ref().and_then(Pod::not_waiting).unwrap_or("the pod is gone"));
     }
 
     /// Whether the agent can be reached, for readiness; costs a connect, no request.
@@ -191,14 +162,14 @@ impl Engine {
             return;
         };
         let memory = &self.memory;
-        let observing = observe(
-            &self.live,
-            &self.options.node,
-            pod,
-            Timestamp::now(),
-            |ip, holder| memory.first_seen(ip, holder),
-        );
-        let observed = tokio::time::timeout(self.options.judge_timeout, observing).await;
+        let observing = observe(&self.live, &self.options.node, pod, Timestamp::now(), |ip, holder| {
+            memory.first_seen(ip, holder)
+        });
+        // Reading may be left at any time: nothing was begun.
+        let observed = tokio::select! {
+            () = stopped(stop) => return,
+            observed = tokio::time::timeout(self.options.judge_timeout, observing) => observed,
+        };
         let now = Instant::now();
         let Some(wedge) = self.wedges.get_mut(uid) else {
             return;
@@ -211,8 +182,7 @@ impl Engine {
         if let Stage::Verifying(deadline) = wedge.stage
             && now >= deadline
         {
-            self.metrics
-                .acted(ActKind::DisconnectEndpoint, ActOutcome::NotHealed);
+            self.metrics.acted(ActKind::DisconnectEndpoint, ActOutcome::NotHealed);
             self.tell.acted(
                 wedge,
                 ActKind::DisconnectEndpoint,
@@ -226,10 +196,7 @@ impl Engine {
         let grounds = judgement.finding().and_then(|finding| Grounds::of(&obs, finding));
         let next = wedge.judged(now, obs.now, &judgement, grounds, &self.options);
         let changed = self.tell.judged(wedge, &obs.pod, &judgement);
-        if changed
-            && let Some(finding) = judgement
-                .finding()
-                .filter(|finding| finding.remedy == Remedy::None)
+        if changed && let Some(finding) = judgement.finding().filter(|finding| finding.remedy == Remedy::None)
         {
             self.metrics.refused(finding);
         }
@@ -267,20 +234,13 @@ impl Engine {
             }
             return;
         }
-        let kind = if grounds.target().is_some() {
-            ActKind::DisconnectEndpoint
-        } else {
-            ActKind::DeletePod
-        };
+        let kind = if grounds.target().is_some() { ActKind::DisconnectEndpoint } else { ActKind::DeletePod };
         self.tell.acting(wedge, &grounds);
         if let (ActKind::DeletePod, Some(ip), Some(controller)) = (kind, grounds.ip, &obs.pod.controller) {
             // Remembered before the call: whatever comes of it, this cause is used up.
             self.memory.moving(controller.clone(), ip, obs.now);
         }
-        let acted = act(&self.live, &self.memory, &self.options, &grounds, || {
-            *stop.borrow()
-        })
-        .await;
+        let acted = act(&self.live, &self.memory, &self.options, &grounds, || *stop.borrow()).await;
         self.health.beat();
         let now = Instant::now();
         let (outcome, note) = match acted {
@@ -312,6 +272,12 @@ impl Engine {
     }
 }
 
+/// Ends when the watchdog is to stop.
+async fn stopped(stop: &watch::Receiver<bool>) {
+    // Without a sender nobody can ask any more: that is a stop as well.
+    drop(stop.clone().wait_for(|stop| *stop).await);
+}
+
 /// Why no act follows although two judgements agree, and until when if that is known.
 fn hold_back(
     options: &EngineOptions,
@@ -320,17 +286,10 @@ fn hold_back(
     pod: &Pod,
     started: Instant,
 ) -> Option<(String, Option<Instant>)> {
-    let enabled = if grounds.target().is_some() {
-        options.disconnect_endpoint
-    } else {
-        options.delete_pod
-    };
+    let enabled = if grounds.target().is_some() { options.disconnect_endpoint } else { options.delete_pod };
     let quiet_until = started + options.startup_quiet;
-    let moved = |ip: IpAddr| {
-        pod.controller
-            .as_ref()
-            .is_some_and(|controller| memory.was_moved(controller, ip))
-    };
+    let moved =
+        |ip: IpAddr| pod.controller.as_ref().is_some_and(|controller| memory.was_moved(controller, ip));
     if options.mode == Mode::Observe {
         Some(("observe mode: it only tells".to_owned(), None))
     } else if !enabled {

@@ -119,12 +119,8 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
     if obs.endpoints.is_err() {
         obs.endpoints = sources.endpoints(holder, std::slice::from_ref(name)).await;
     }
-    let uid_known = obs
-        .endpoints
-        .iter()
-        .flatten()
-        .flatten()
-        .any(|cep| cep.id == Some(holder.id) && cep.owner.is_some());
+    let uid_known =
+        obs.endpoints.iter().flatten().flatten().any(|cep| cep.id == Some(holder.id) && cep.owner.is_some());
     if !uid_known {
         obs.slices = sources.slices(name).await;
     }

@@ -24,14 +24,7 @@ impl Teller {
     pub(super) fn new(node: NodeName, mode: Mode, metrics: Arc<Metrics>) -> Self {
         metrics.set_heal_mode(mode == Mode::Heal);
         let boot = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        Self {
-            node,
-            mode,
-            metrics,
-            boot,
-            counter: 0,
-            agent: None,
-        }
+        Self { node, mode, metrics, boot, counter: 0, agent: None }
     }
 
     /// A new id: unique on this node, for as long as anybody asks.
@@ -128,8 +121,7 @@ impl Teller {
     /// The gauges.
     pub(super) fn wedges<'a>(&self, wedges: impl Iterator<Item = &'a Wedge> + Clone) {
         let told = wedges.filter(|wedge| wedge.told.as_ref().is_some_and(|told| told.verdict.is_some()));
-        self.metrics
-            .set_wedges(told.clone().filter_map(|wedge| wedge.told.as_ref()?.verdict));
+        self.metrics.set_wedges(told.clone().filter_map(|wedge| wedge.told.as_ref()?.verdict));
         let oldest = told.map(|wedge| wedge.since).min();
         self.metrics.set_oldest_wedge(
             oldest.and_then(|since| Duration::try_from(Timestamp::now().duration_since(since)).ok()),
@@ -146,8 +138,6 @@ fn target_of(remedy: &Remedy) -> Option<&str> {
 
 /// All checks in one line.
 fn evidence(all: &[Evidence]) -> String {
-    let each = all
-        .iter()
-        .map(|it| format!("{} {}: {}", it.check, it.outcome.as_str(), it.observed));
+    let each = all.iter().map(|it| format!("{} {}: {}", it.check, it.outcome.as_str(), it.observed));
     each.collect::<Vec<_>>().join("; ")
 }

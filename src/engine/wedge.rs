@@ -35,13 +35,8 @@ impl Grounds {
         if finding.remedy == Remedy::None {
             return None;
         }
-        let owner = |pod: &Pod| {
-            (
-                pod.uid.clone(),
-                pod.phase.as_str(),
-                pod.node.as_ref().map(ToString::to_string),
-            )
-        };
+        let owner =
+            |pod: &Pod| (pod.uid.clone(), pod.phase.as_str(), pod.node.as_ref().map(ToString::to_string));
         Some(Self {
             ip: finding.ip,
             remedy: finding.remedy.clone(),
@@ -193,9 +188,7 @@ impl Wedge {
     }
 
     fn refused_delay(&mut self, clock: Timestamp, finding: &Finding) -> Duration {
-        let until = finding
-            .look_again
-            .and_then(|at| Duration::try_from(at.duration_since(clock)).ok());
+        let until = finding.look_again.and_then(|at| Duration::try_from(at.duration_since(clock)).ok());
         match finding.verdict {
             Verdict::AgentUnknown => self.failures.next().unwrap_or(MOST_PATIENCE),
             // A rule about time: look when it may come out otherwise, and now and then before.
@@ -222,9 +215,8 @@ fn quiet_delay(looks: u32) -> Duration {
 }
 
 fn failure_delays() -> ExponentialBackoff {
-    let delays = ExponentialBuilder::new()
-        .with_min_delay(Duration::from_secs(5))
-        .with_max_delay(MOST_PATIENCE);
+    let delays =
+        ExponentialBuilder::new().with_min_delay(Duration::from_secs(5)).with_max_delay(MOST_PATIENCE);
     delays.without_max_times().with_jitter().build()
 }
 

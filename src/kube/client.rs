@@ -75,26 +75,16 @@ pub async fn connect(
 }
 
 async fn configuration(options: &ClientOptions) -> Result<Config, ConnectError> {
-    let selection = KubeConfigOptions {
-        context: options.context.clone(),
-        ..KubeConfigOptions::default()
-    };
+    let selection = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &options.kubeconfig {
-        let failed = |source| ConnectError::Kubeconfig {
-            path: path.clone(),
-            source: Box::new(source),
-        };
+        let failed = |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
         let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
-        return Config::from_custom_kubeconfig(kubeconfig, &selection)
-            .await
-            .map_err(failed);
+        return Config::from_custom_kubeconfig(kubeconfig, &selection).await.map_err(failed);
     }
     if options.context.is_some() {
         return Config::from_kubeconfig(&selection)
             .await
             .map_err(|source| ConnectError::Context(Box::new(source)));
     }
-    Config::infer()
-        .await
-        .map_err(|error| ConnectError::Infer(Box::new(error)))
+    Config::infer().await.map_err(|error| ConnectError::Infer(Box::new(error)))
 }

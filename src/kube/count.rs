@@ -23,11 +23,7 @@ pub(super) struct CountLayer {
 
 impl CountLayer {
     pub(super) fn new(metrics: Arc<Metrics>, timeout: Duration, opened: watch::Sender<u64>) -> Self {
-        Self {
-            metrics,
-            timeout,
-            opened,
-        }
+        Self { metrics, timeout, opened }
     }
 }
 
@@ -35,10 +31,7 @@ impl<S> Layer<S> for CountLayer {
     type Service = Count<S>;
 
     fn layer(&self, inner: S) -> Count<S> {
-        Count {
-            inner,
-            layer: self.clone(),
-        }
+        Count { inner, layer: self.clone() }
     }
 }
 
@@ -82,9 +75,9 @@ where
                 return Err(format!("no answer within {} s", timeout.as_secs_f32()).into());
             };
             let answer = answer.map_err(Into::into);
-            tally.outcome = answer.as_ref().map_or(ApiOutcome::Error, |response| {
-                ApiOutcome::of_status(response.status().as_u16())
-            });
+            tally.outcome = answer
+                .as_ref()
+                .map_or(ApiOutcome::Error, |response| ApiOutcome::of_status(response.status().as_u16()));
             if tally.verb == ApiVerb::Watch && tally.outcome == ApiOutcome::Ok {
                 opened.send_modify(|count| *count = count.wrapping_add(1));
             }
@@ -104,8 +97,7 @@ struct Tally {
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        self.metrics
-            .api_request(self.verb, self.resource, self.outcome, self.since.elapsed());
+        self.metrics.api_request(self.verb, self.resource, self.outcome, self.since.elapsed());
     }
 }
 
@@ -131,11 +123,9 @@ fn classify(method: &Method, uri: &Uri) -> (ApiVerb, ApiResource) {
         "ciliumendpointslices" => ApiResource::CiliumEndpointSlices,
         _ => ApiResource::Other,
     };
-    let watches = uri.query().is_some_and(|query| {
-        query
-            .split('&')
-            .any(|pair| matches!(pair, "watch=true" | "watch=1"))
-    });
+    let watches = uri
+        .query()
+        .is_some_and(|query| query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1")));
     let verb = match (method, path.next()) {
         (&Method::DELETE, _) => ApiVerb::Delete,
         (&Method::POST, _) => ApiVerb::Create,

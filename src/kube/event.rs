@@ -80,22 +80,11 @@ impl EventObject {
     pub fn to_domain(&self) -> Option<Event> {
         let series = self.series.as_ref();
         let created = self.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        let observed = [
-            self.last_timestamp,
-            series.and_then(|series| series.last_observed_time),
-            self.event_time,
-        ];
-        let count = self
-            .count
-            .max(series.and_then(|series| series.count))
-            .unwrap_or(1);
+        let observed =
+            [self.last_timestamp, series.and_then(|series| series.last_observed_time), self.event_time];
+        let count = self.count.max(series.and_then(|series| series.count)).unwrap_or(1);
         Some(Event {
-            object_uid: self
-                .involved_object
-                .as_ref()?
-                .uid
-                .clone()
-                .filter(|uid| !uid.is_empty())?,
+            object_uid: self.involved_object.as_ref()?.uid.clone().filter(|uid| !uid.is_empty())?,
             node: self.node().and_then(|node| node.parse().ok()),
             reason: self.reason.clone().unwrap_or_default(),
             message: self.message.clone().unwrap_or_default(),
@@ -106,15 +95,9 @@ impl EventObject {
 
     /// The kubelet's node: `source.host`, or its name as reporting instance.
     fn node(&self) -> Option<&str> {
-        let host = self
-            .source
-            .as_ref()
-            .and_then(|source| source.host.as_deref())
-            .filter(|host| !host.is_empty());
-        let instance = self
-            .reporting_instance
-            .as_deref()
-            .filter(|instance| !instance.is_empty());
+        let host =
+            self.source.as_ref().and_then(|source| source.host.as_deref()).filter(|host| !host.is_empty());
+        let instance = self.reporting_instance.as_deref().filter(|instance| !instance.is_empty());
         host.or_else(|| instance.filter(|_| self.reporting_component.as_deref() == Some("kubelet")))
     }
 }

@@ -132,11 +132,7 @@ impl PodObject {
                 Some(name) => Some(name.parse()?),
             },
             phase: status.map_or(Phase::Unknown, Status::phase),
-            host_network: self
-                .spec
-                .as_ref()
-                .and_then(|spec| spec.host_network)
-                .unwrap_or(false),
+            host_network: self.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false),
             deleting: meta.deletion_timestamp.is_some(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             started: status.and_then(|status| status.start_time),
@@ -158,14 +154,7 @@ impl PodObject {
             vm_labels: VM_LABELS
                 .into_iter()
                 .filter_map(|key| {
-                    Some((
-                        key,
-                        meta.labels
-                            .as_ref()?
-                            .get(key)
-                            .filter(|value| !value.is_empty())?
-                            .clone(),
-                    ))
+                    Some((key, meta.labels.as_ref()?.get(key).filter(|value| !value.is_empty())?.clone()))
                 })
                 .collect(),
             ovn: annotations.map(ovn_address).unwrap_or_default(),
@@ -211,12 +200,8 @@ impl Status {
 
     /// Each address once, and whether one of the texts is none.
     fn ips(&self) -> (Vec<std::net::IpAddr>, bool) {
-        let texts = self.pod_ip.iter().chain(
-            self.pod_ips
-                .iter()
-                .flatten()
-                .filter_map(|entry| entry.ip.as_ref()),
-        );
+        let texts =
+            self.pod_ip.iter().chain(self.pod_ips.iter().flatten().filter_map(|entry| entry.ip.as_ref()));
         let mut ips = Vec::new();
         let mut unparsed = false;
         for text in texts.filter(|text| !text.is_empty()) {
@@ -230,11 +215,8 @@ impl Status {
     }
 
     fn sandbox_ready(&self) -> Option<bool> {
-        let condition = self
-            .conditions
-            .iter()
-            .flatten()
-            .find(|it| SANDBOX_CONDITIONS.contains(&it.kind.as_str()))?;
+        let condition =
+            self.conditions.iter().flatten().find(|it| SANDBOX_CONDITIONS.contains(&it.kind.as_str()))?;
         match condition.status.as_str() {
             "True" => Some(true),
             "False" => Some(false),
@@ -243,18 +225,12 @@ impl Status {
     }
 
     fn containers(&self) -> Containers {
-        let all = [
-            &self.init_container_statuses,
-            &self.container_statuses,
-            &self.ephemeral_container_statuses,
-        ];
+        let all =
+            [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
         let mut seen = Containers::default();
         for status in all.into_iter().flatten().flatten() {
             let running = status.state.as_ref().is_some_and(|state| state.running.is_some());
-            let ended = status
-                .state
-                .as_ref()
-                .is_some_and(|state| state.terminated.is_some());
+            let ended = status.state.as_ref().is_some_and(|state| state.terminated.is_some());
             let before = status
                 .last_state
                 .as_ref()

@@ -45,12 +45,7 @@ pub enum DeleteOutcome {
 impl Reader {
     /// `timeout` bounds each request; `store` tells which address family this cluster lists first.
     pub fn new(client: Client, timeout: Duration, store: PodStore) -> Self {
-        Self {
-            client,
-            timeout,
-            store,
-            served: Mutex::default(),
-        }
+        Self { client, timeout, store, served: Mutex::default() }
     }
 
     /// One object; `None`: 404.
@@ -66,12 +61,7 @@ impl Reader {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        self.get(
-            &Api::all(self.client.clone()),
-            &format!("GET {}/{name}", K::plural(&())),
-            name,
-        )
-        .await
+        self.get(&Api::all(self.client.clone()), &format!("GET {}/{name}", K::plural(&())), name).await
     }
 
     /// One namespaced object; `None`: 404.
@@ -83,16 +73,13 @@ impl Reader {
             + Debug,
     {
         let api = Api::namespaced(self.client.clone(), name.namespace());
-        self.get(&api, &format!("GET {}/{name}", K::plural(&())), name.name())
-            .await
+        self.get(&api, &format!("GET {}/{name}", K::plural(&())), name.name()).await
     }
 
     /// A pod by name, live; `None`: 404.
     pub async fn pod(&self, name: &PodName) -> Read<Option<Pod>> {
         let object = self.get_namespaced::<PodObject>(name).await?;
-        object
-            .map(|object| decode_pod(&object, &format!("GET pods/{name}")))
-            .transpose()
+        object.map(|object| decode_pod(&object, &format!("GET pods/{name}"))).transpose()
     }
 
     /// All pods of a node, from a fresh list.
@@ -103,11 +90,8 @@ impl Reader {
     /// All pods that list the address. The API server can select by a pod's first address only; where pods of this
     /// node list the other family first, all pods are read, in pages.
     pub async fn pods_with_address(&self, ip: IpAddr) -> Read<Vec<Pod>> {
-        let fields = if self.store.is_first_family(ip) {
-            format!("status.podIP={ip}")
-        } else {
-            String::new()
-        };
+        let fields =
+            if self.store.is_first_family(ip) { format!("status.podIP={ip}") } else { String::new() };
         self.pods(&fields, |pod| pod.lists(ip) || pod.unparsed_ips).await
     }
 
@@ -122,11 +106,7 @@ impl Reader {
             if keep(&pod) {
                 pods.push(pod);
             }
-            if read > MOST {
-                Err(undecodable(&what, "too many objects"))
-            } else {
-                Ok(())
-            }
+            if read > MOST { Err(undecodable(&what, "too many objects")) } else { Ok(()) }
         })
         .await?;
         Ok(pods)
@@ -142,11 +122,7 @@ impl Reader {
         let known = &mut events.known;
         let all = self.pages(&api, &what, &fields, |object| {
             known.extend(object.to_domain());
-            if known.len() > MOST {
-                Err(undecodable(&what, "too many objects"))
-            } else {
-                Ok(())
-            }
+            if known.len() > MOST { Err(undecodable(&what, "too many objects")) } else { Ok(()) }
         });
         let unreadable = all.await.err();
         Events { unreadable, ..events }
@@ -157,13 +133,7 @@ impl Reader {
     where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
     {
-        self.pages(
-            &Api::all(self.client.clone()),
-            &format!("LIST {}", K::plural(&())),
-            "",
-            each,
-        )
-        .await
+        self.pages(&Api::all(self.client.clone()), &format!("LIST {}", K::plural(&())), "", each).await
     }
 
     async fn pages<K>(
@@ -192,24 +162,18 @@ impl Reader {
     /// Whether the cluster serves a resource of a group and version; remembered for some minutes.
     pub async fn serves(&self, group_version: &str, plural: &str) -> Read<bool> {
         let known = |served: &Vec<(String, Instant, Vec<String>)>| {
-            let (_, _, plurals) = served
-                .iter()
-                .find(|(gv, at, _)| gv == group_version && at.elapsed() < SERVED_FOR)?;
+            let (_, _, plurals) =
+                served.iter().find(|(gv, at, _)| gv == group_version && at.elapsed() < SERVED_FOR)?;
             Some(plurals.iter().any(|served| served == plural))
         };
         if let Some(known) = self.served.lock().ok().and_then(|served| known(&served)) {
             return Ok(known);
         }
         let what = format!("GET /apis/{group_version}");
-        let answer = self
-            .bounded(&what, self.client.list_api_group_resources(group_version))
-            .await;
+        let answer = self.bounded(&what, self.client.list_api_group_resources(group_version)).await;
         let plurals = match answer {
             Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
-            Err(Unreadable {
-                why: ReadFailure::Status { status: 404, .. },
-                ..
-            }) => Vec::new(),
+            Err(Unreadable { why: ReadFailure::Status { status: 404, .. }, .. }) => Vec::new(),
             Err(why) => return Err(why),
         };
         let serves = plurals.iter().any(|served| served == plural);
@@ -232,14 +196,10 @@ impl Reader {
         };
         match self.bounded("DELETE pod", api.delete(name.name(), &params)).await {
             Ok(_) => DeleteOutcome::Accepted,
-            Err(Unreadable {
-                why: ReadFailure::Status { status: 404, .. },
-                ..
-            }) => DeleteOutcome::Gone,
-            Err(Unreadable {
-                why: ReadFailure::Status { status: 409, message },
-                ..
-            }) => DeleteOutcome::Changed(message),
+            Err(Unreadable { why: ReadFailure::Status { status: 404, .. }, .. }) => DeleteOutcome::Gone,
+            Err(Unreadable { why: ReadFailure::Status { status: 409, message }, .. }) => {
+                DeleteOutcome::Changed(message)
+            }
             Err(Unreadable { why, .. }) => DeleteOutcome::Failed(why),
         }
     }
@@ -250,24 +210,16 @@ impl Reader {
             Ok(Err(error)) => describe(&error),
             Err(_) => ReadFailure::Timeout,
         };
-        Err(Unreadable {
-            what: what.to_owned(),
-            why,
-        })
+        Err(Unreadable { what: what.to_owned(), why })
     }
 }
 
 fn decode_pod(object: &PodObject, what: &str) -> Read<Pod> {
-    object
-        .to_domain()
-        .map_err(|error| undecodable(what, &error.to_string()))
+    object.to_domain().map_err(|error| undecodable(what, &error.to_string()))
 }
 
 fn undecodable(what: &str, why: &str) -> Unreadable {
-    Unreadable {
-        what: what.to_owned(),
-        why: ReadFailure::Undecodable(why.to_owned()),
-    }
+    Unreadable { what: what.to_owned(), why: ReadFailure::Undecodable(why.to_owned()) }
 }
 
 /// What a client error says, in words that name the status and the missing right.
@@ -281,10 +233,7 @@ pub(super) fn describe(error: &kube::Error) -> ReadFailure {
 }
 
 fn from_status(status: &Status) -> ReadFailure {
-    ReadFailure::Status {
-        status: status.code,
-        message: status.message.chars().take(512).collect(),
-    }
+    ReadFailure::Status { status: status.code, message: status.message.chars().take(512).collect() }
 }
 
 /// An error with its causes, each once.

@@ -39,10 +39,7 @@ struct State {
 
 impl Default for PodStore {
     fn default() -> Self {
-        Self {
-            state: Arc::default(),
-            changes: watch::Sender::new(0),
-        }
+        Self { state: Arc::default(), changes: watch::Sender::new(0) }
     }
 }
 
@@ -53,8 +50,7 @@ impl PodStore {
     }
 
     fn changed(&self) {
-        self.changes
-            .send_modify(|version| *version = version.wrapping_add(1));
+        self.changes.send_modify(|version| *version = version.wrapping_add(1));
     }
 
     /// Wakes with each change.
@@ -84,11 +80,7 @@ impl PodStore {
         let before = state.pods.get(&pod.uid).and_then(|tracked| tracked.waiting_since);
         let waiting_since = pod.not_waiting().is_none().then(|| before.unwrap_or(now));
         let uid = pod.uid.clone();
-        let tracked = Tracked {
-            pod,
-            waiting_since,
-            agent_started,
-        };
+        let tracked = Tracked { pod, waiting_since, agent_started };
         match &mut state.listing {
             Some(listing) => listing.insert(uid, tracked),
             None => state.pods.insert(uid, tracked),
@@ -123,12 +115,7 @@ impl PodStore {
 
     /// The pods that wait for a sandbox.
     pub fn waiting(&self) -> Vec<Tracked> {
-        self.lock()
-            .pods
-            .values()
-            .filter(|tracked| tracked.waiting_since.is_some())
-            .cloned()
-            .collect()
+        self.lock().pods.values().filter(|tracked| tracked.waiting_since.is_some()).cloned().collect()
     }
 
     /// One pod.
@@ -150,11 +137,7 @@ impl PodStore {
     /// by `status.podIP` sees the first address only.
     pub fn is_first_family(&self, ip: IpAddr) -> bool {
         let state = self.lock();
-        let mut firsts = state
-            .pods
-            .values()
-            .filter_map(|tracked| tracked.pod.ips.first())
-            .peekable();
+        let mut firsts = state.pods.values().filter_map(|tracked| tracked.pod.ips.first()).peekable();
         firsts.peek().is_some() && firsts.all(|first| first.is_ipv4() == ip.is_ipv4())
     }
 }

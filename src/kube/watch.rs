@@ -144,15 +144,12 @@ fn take(
 }
 
 fn apply(object: DeserializeGuard<PodObject>, options: &WatchOptions, store: &PodStore, metrics: &Metrics) {
-    let decoded = object
-        .0
-        .map_err(|invalid| invalid.to_string())
-        .and_then(|object| {
-            let labels = object.metadata.labels.clone().unwrap_or_default();
-            let is_agent = options.agent_labels.matches(&labels);
-            let started = is_agent.then(|| object.container_started(&options.agent_container));
-            Ok((object.to_domain().map_err(|error| error.to_string())?, started))
-        });
+    let decoded = object.0.map_err(|invalid| invalid.to_string()).and_then(|object| {
+        let labels = object.metadata.labels.clone().unwrap_or_default();
+        let is_agent = options.agent_labels.matches(&labels);
+        let started = is_agent.then(|| object.container_started(&options.agent_container));
+        Ok((object.to_domain().map_err(|error| error.to_string())?, started))
+    });
     match decoded {
         Ok((pod, agent_started)) => store.apply(pod, agent_started, Timestamp::now()),
         Err(why) => {

@@ -51,24 +51,10 @@ impl ActOutcome {
 
     /// Each remedy with the ends that it can come to.
     pub(super) fn pairs() -> impl Iterator<Item = (ActKind, Self)> {
-        let disconnect = [
-            Self::Healed,
-            Self::Disconnected,
-            Self::Aborted,
-            Self::Failed,
-            Self::NotHealed,
-        ];
-        let delete = [
-            Self::Healed,
-            Self::Deleted,
-            Self::Aborted,
-            Self::Failed,
-            Self::NotHealed,
-        ];
+        let disconnect = [Self::Healed, Self::Disconnected, Self::Aborted, Self::Failed, Self::NotHealed];
+        let delete = [Self::Healed, Self::Deleted, Self::Aborted, Self::Failed, Self::NotHealed];
         let disconnect = disconnect.map(|outcome| (ActKind::DisconnectEndpoint, outcome));
-        disconnect
-            .into_iter()
-            .chain(delete.map(|outcome| (ActKind::DeletePod, outcome)))
+        disconnect.into_iter().chain(delete.map(|outcome| (ActKind::DeletePod, outcome)))
     }
 }
 
@@ -109,13 +95,8 @@ pub const AGENT_OUTCOMES: [&str; 16] = [
 
 impl AgentCall {
     /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::GetEndpoint,
-        Self::GetEndpointLog,
-        Self::GetConfig,
-        Self::GetHealthz,
-        Self::DeleteEndpoint,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::GetEndpoint, Self::GetEndpointLog, Self::GetConfig, Self::GetHealthz, Self::DeleteEndpoint];
 
     /// The word for it in all outputs.
     pub fn as_str(self) -> &'static str {
@@ -205,13 +186,8 @@ pub enum ApiResource {
 
 impl ApiResource {
     /// Those whose objects are decoded.
-    pub(super) const OBJECTS: [Self; 5] = [
-        Self::Pods,
-        Self::Events,
-        Self::CiliumNodes,
-        Self::CiliumEndpoints,
-        Self::CiliumEndpointSlices,
-    ];
+    pub(super) const OBJECTS: [Self; 5] =
+        [Self::Pods, Self::Events, Self::CiliumNodes, Self::CiliumEndpoints, Self::CiliumEndpointSlices];
 
     /// The word for it in all outputs.
     pub fn as_str(self) -> &'static str {
@@ -256,14 +232,8 @@ pub enum ApiOutcome {
 
 impl ApiOutcome {
     /// The ends that are there from the start.
-    pub(super) const USUAL: [Self; 6] = [
-        Self::Ok,
-        Self::Forbidden,
-        Self::TooManyRequests,
-        Self::ServerError,
-        Self::Timeout,
-        Self::Error,
-    ];
+    pub(super) const USUAL: [Self; 6] =
+        [Self::Ok, Self::Forbidden, Self::TooManyRequests, Self::ServerError, Self::Timeout, Self::Error];
 
     /// From an HTTP status.
     pub fn of_status(status: u16) -> Self {

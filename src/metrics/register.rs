@@ -29,28 +29,19 @@ impl Metrics {
             create(&self.refusals, &[("reason", withheld.as_str())]);
         }
         for (kind, outcome) in ActOutcome::pairs() {
-            create(
-                &self.acts,
-                &[("remedy", kind.as_str()), ("outcome", outcome.as_str())],
-            );
+            create(&self.acts, &[("remedy", kind.as_str()), ("outcome", outcome.as_str())]);
         }
         for call in AgentCall::ALL {
             create(&self.agent_durations, &[("call", call.as_str())]);
             for outcome in call.usual_outcomes() {
-                create(
-                    &self.agent_requests,
-                    &[("call", call.as_str()), ("outcome", outcome)],
-                );
+                create(&self.agent_requests, &[("call", call.as_str()), ("outcome", outcome)]);
             }
         }
         for (verb, resource) in ApiVerb::usual() {
             let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
             create(&self.api_durations, &[verb, resource]);
             for outcome in ApiOutcome::USUAL {
-                create(
-                    &self.api_requests,
-                    &[verb, resource, ("outcome", outcome.as_str())],
-                );
+                create(&self.api_requests, &[verb, resource, ("outcome", outcome.as_str())]);
             }
         }
         for resource in ApiResource::OBJECTS {
@@ -63,22 +54,14 @@ impl Metrics {
 
     pub(super) fn register_findings(&mut self) {
         let r = &mut self.registry;
-        r.register(
-            "wedges",
-            "Pods of this node that are wedged now, by verdict",
-            self.wedges.clone(),
-        );
+        r.register("wedges", "Pods of this node that are wedged now, by verdict", self.wedges.clone());
         r.register_with_unit(
             "oldest_wedge",
             "Age of the oldest wedge of this node, in seconds; 0 without any",
             Unit::Seconds,
             self.oldest_wedge.clone(),
         );
-        r.register(
-            "judgements",
-            "Judgements made, by verdict",
-            self.judgements.clone(),
-        );
+        r.register("judgements", "Judgements made, by verdict", self.judgements.clone());
         r.register(
             "refusals",
             "Findings that were left alone, by verdict or by what withheld the remedy",
@@ -125,28 +108,11 @@ impl Metrics {
 
     pub(super) fn register_process(&mut self) {
         let r = &mut self.registry;
-        r.register(
-            "pods_watched",
-            "Pods of this node that the watch knows",
-            self.pods_watched.clone(),
-        );
-        r.register(
-            "mode",
-            "1 for the mode that the program runs in, 0 for the other",
-            self.mode.clone(),
-        );
-        r.register(
-            "build",
-            "The build of the program",
-            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
-        );
+        r.register("pods_watched", "Pods of this node that the watch knows", self.pods_watched.clone());
+        r.register("mode", "1 for the mode that the program runs in, 0 for the other", self.mode.clone());
+        r.register("build", "The build of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         let start: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
-        start.set(
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs_f64(),
-        );
+        start.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
         r.register_with_unit(
             "start_time",
             "Start of the process, in seconds since 1970-01-01 UTC",

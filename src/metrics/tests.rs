@@ -31,21 +31,13 @@ fn lines(metrics: &Metrics, prefix: &str) -> Vec<String> {
 #[case("pods_watched 0")]
 #[case("mode{mode=\"heal\"} 0")]
 fn starts_at_zero(#[case] series: &str) {
-    assert_eq!(
-        lines(&Metrics::new(), series),
-        [""],
-        "{}",
-        Metrics::new().encode().unwrap()
-    );
+    assert_eq!(lines(&Metrics::new(), series), [""], "{}", Metrics::new().encode().unwrap());
 }
 
 #[test]
 fn tells_its_build_and_start() {
     let metrics = Metrics::new();
-    assert_eq!(
-        lines(&metrics, "build_info"),
-        [format!("{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))]
-    );
+    assert_eq!(lines(&metrics, "build_info"), [format!("{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))]);
     let start: f64 = lines(&metrics, "start_time_seconds ")[0].parse().unwrap();
     assert!(start > 1e9);
     assert!(metrics.encode().unwrap().ends_with("# EOF\n"));
@@ -67,11 +59,7 @@ fn no_series_is_born_twice_and_each_metric_has_help() {
     series.sort_unstable();
     series.dedup();
     assert_eq!(series.len(), all);
-    assert!(
-        text.lines()
-            .filter(|line| line.starts_with("# HELP"))
-            .all(|line| line.split(' ').count() > 4)
-    );
+    assert!(text.lines().filter(|line| line.starts_with("# HELP")).all(|line| line.split(' ').count() > 4));
 }
 
 #[test]
@@ -91,12 +79,7 @@ fn counts() {
     let metrics = Metrics::new();
     metrics.acted(ActKind::DisconnectEndpoint, ActOutcome::Healed);
     metrics.agent_request(AgentCall::GetConfig, "ok", Duration::from_millis(50));
-    metrics.api_request(
-        ApiVerb::Get,
-        ApiResource::Other,
-        ApiOutcome::of_status(418),
-        Duration::ZERO,
-    );
+    metrics.api_request(ApiVerb::Get, ApiResource::Other, ApiOutcome::of_status(418), Duration::ZERO);
     metrics.set_heal_mode(true);
     metrics.set_pods_watched(250);
     metrics.malformed_object(ApiResource::Pods);
@@ -143,8 +126,5 @@ fn finding(verdict: Verdict, withheld: Option<Withheld>) -> Finding {
 fn refusals(#[case] verdict: Verdict, #[case] withheld: Option<Withheld>, #[case] reason: &str) {
     let metrics = Metrics::new();
     metrics.refused(&finding(verdict, withheld));
-    assert_eq!(
-        lines(&metrics, &format!("refusals_total{{reason=\"{reason}\"}} ")),
-        ["1"]
-    );
+    assert_eq!(lines(&metrics, &format!("refusals_total{{reason=\"{reason}\"}} ")), ["1"]);
 }

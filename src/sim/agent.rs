@@ -181,9 +181,7 @@ impl Agent {
             if let Some(address) = spec.ipv4 {
                 state.ipam.claim(address.into(), owner);
             }
-            state
-                .registry
-                .add(spec, Some(reserved), None, at, &self.0.api.0.lifecycle.random);
+            state.registry.add(spec, Some(reserved), None, at, &self.0.api.0.lifecycle.random);
         };
         add(nobody("cilium_host", None), Reserved::Host, "host");
         if health.is_some() {
@@ -263,12 +261,8 @@ impl Agent {
             .filter(|endpoint| endpoint.reserved.is_none())
             .cloned()
             .collect();
-        let exists = |endpoint: &Endpoint| {
-            self.0
-                .api
-                .get(&PODS, &endpoint.spec.namespace, &endpoint.spec.pod)
-                .is_ok()
-        };
+        let exists =
+            |endpoint: &Endpoint| self.0.api.get(&PODS, &endpoint.spec.namespace, &endpoint.spec.pod).is_ok();
         let restored: Vec<Endpoint> = endpoints.into_iter().filter(exists).collect();
         {
             let mut state = self.0.state();
@@ -297,12 +291,9 @@ impl Agent {
                     "Successfully regenerated endpoint program (Reason: syncing state to host)",
                 );
                 let owner = endpoint.spec.pod_key();
-                for address in [
-                    endpoint.spec.ipv4.map(IpAddr::V4),
-                    endpoint.spec.ipv6.map(IpAddr::V6),
-                ]
-                .into_iter()
-                .flatten()
+                for address in [endpoint.spec.ipv4.map(IpAddr::V4), endpoint.spec.ipv6.map(IpAddr::V6)]
+                    .into_iter()
+                    .flatten()
                 {
                     state.ipam.claim(address, &format!("{owner} [restored]"));
                 }
@@ -372,12 +363,18 @@ impl Agent {
         self.0.state().delete_denied = denied;
     }
 
-    /// Makes an endpoint, past the rate limits, and its CiliumEndpoint if the pod exists.
+    /// Makes an endpoint, past the rate limits, with its addresses in the IPAM, and its CiliumEndpoint if the pod exists.
     ///
     /// # Errors
     /// The text with which the agent refuses.
     pub fn put_endpoint(&self, spec: EndpointSpec) -> Result<u16, String> {
-        self.0.create(spec)
+        let owner = spec.pod_key();
+        let addresses = spec.addresses();
+        let id = self.0.create(spec)?;
+        for address in addresses {
+            self.claim_address(address, &owner);
+        }
+        Ok(id)
     }
 
     /// Makes an endpoint as it is left behind by a pod that is gone: it has the identity of a pod with the labels of
@@ -396,9 +393,7 @@ impl Agent {
         let mut state = self.0.state();
         state.registry.check(&spec)?;
         let now = self.0.now();
-        let id = state
-            .registry
-            .add(spec, None, Some(&pod), now, &self.0.api.0.lifecycle.random);
+        let id = state.registry.add(spec, None, Some(&pod), now, &self.0.api.0.lifecycle.random);
         drop(state);
         self.0.pulse.beat();
         Ok(id)
@@ -431,12 +426,7 @@ impl Agent {
 
     /// Removes the endpoint of an address without a request.
     pub fn remove_endpoint(&self, address: IpAddr) -> bool {
-        let id = self
-            .0
-            .state()
-            .registry
-            .by_address(address)
-            .map(|endpoint| endpoint.id);
+        let id = self.0.state().registry.by_address(address).map(|endpoint| endpoint.id);
         id.and_then(|id| self.0.remove(id)).is_some()
     }
 
@@ -478,11 +468,7 @@ impl AgentShared {
 
     /// Checks and makes an endpoint, as `PUT /endpoint` does.
     pub(crate) fn create(&self, mut spec: EndpointSpec) -> Result<u16, String> {
-        let pod = self
-            .api
-            .get(&PODS, &spec.namespace, &spec.pod)
-            .ok()
-            .filter(|_| !spec.pod.is_empty());
+        let pod = self.api.get(&PODS, &spec.namespace, &spec.pod).ok().filter(|_| !spec.pod.is_empty());
         if let (true, Some(pod)) = (spec.uid.is_empty(), &pod) {
             text(pod, "/metadata/uid").clone_into(&mut spec.uid);
         }
@@ -490,16 +476,7 @@ impl AgentShared {
         let id = {
             let mut state = self.state();
             state.registry.check(&spec)?;
-            let owner = spec.pod_key();
-            for address in [spec.ipv4.map(IpAddr::V4), spec.ipv6.map(IpAddr::V6)]
-                .into_iter()
-                .flatten()
-            {
-                state.ipam.claim(address, &owner);
-            }
-            state
-                .registry
-                .add(spec, None, pod.as_ref(), now, &self.api.0.lifecycle.random)
+            state.registry.add(spec, None, pod.as_ref(), now, &self.api.0.lifecycle.random)
         };
         if let Some(pod) = pod {
             objects::write_cilium_endpoint(self, id, &pod);
@@ -514,12 +491,9 @@ impl AgentShared {
             let mut state = self.state();
             let endpoint = state.registry.remove(id)?;
             if self.options.ipam_mode != "delegated-plugin" && self.options.chaining_mode == "none" {
-                for address in [
-                    endpoint.spec.ipv4.map(IpAddr::V4),
-                    endpoint.spec.ipv6.map(IpAddr::V6),
-                ]
-                .into_iter()
-                .flatten()
+                for address in [endpoint.spec.ipv4.map(IpAddr::V4), endpoint.spec.ipv6.map(IpAddr::V6)]
+                    .into_iter()
+                    .flatten()
                 {
                     // Whoever has it by now: that is the danger of a disconnect at the wrong instant.
                     state.ipam.allocations.remove(&address);

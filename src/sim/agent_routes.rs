@@ -22,11 +22,7 @@ fn refuse(code: u16, message: impl Into<String>) -> Response<Body> {
 
 /// A failure before any handler: an object, without the line feed.
 fn router(code: u16, number: u16, message: impl Into<String>) -> Response<Body> {
-    answer(
-        code,
-        "application/json",
-        json!({"code": number, "message": message.into()}).to_string(),
-    )
+    answer(code, "application/json", json!({"code": number, "message": message.into()}).to_string())
 }
 
 fn empty(code: u16) -> Response<Body> {
@@ -61,13 +57,14 @@ pub(crate) async fn route(agent: &AgentShared, call: &Call) -> Response<Body> {
     let Some(rest) = call.path.strip_prefix("/v1/") else {
         return not_found(call);
     };
-    let parts: Vec<&str> = rest.split('/').collect();
+    // A slash at the end does not count.
+    let parts: Vec<&str> = rest.strip_suffix('/').unwrap_or(rest).split('/').collect();
     match (call.method.as_str(), parts.as_slice()) {
         ("GET", ["healthz"]) => healthz(agent, call),
         ("GET", ["config"]) => json_line(200, &about(agent, &agent.state(), model::config)),
         ("GET", ["ip"]) => ip(agent, call),
-        ("GET", ["endpoint"] | ["endpoint", ""]) => list(agent).await,
-        ("DELETE", ["endpoint"] | ["endpoint", ""]) => delete_container(agent, call).await,
+        ("GET", ["endpoint"]) => list(agent).await,
+        ("DELETE", ["endpoint"]) => delete_container(agent, call).await,
         (method, ["endpoint", id, tail @ ..]) => {
             let Some(id) = decode(id) else {
                 return not_found(call);
@@ -85,7 +82,10 @@ pub(crate) async fn route(agent: &AgentShared, call: &Call) -> Response<Body> {
                 _ => not_found(call),
             }
         }
-        (method, ["healthz" | "ip"]) => {
+        (method, ["endpoint"]) => {
+            router(405, 405, format!("method {method} is not allowed, but [GET,DELETE] are"))
+        }
+        (method, ["healthz" | "ip" | "config"]) => {
             router(405, 405, format!("method {method} is not allowed, but [GET] are"))
         }
         _ => not_found(call),
@@ -132,20 +132,35 @@ async fn list(agent: &AgentShared) -> Response<Body> {
     }
 }
 
+/// What `state` may be.
+const STATES: [&str; 9] = [
+    "waiting-for-identity",
+    "not-ready",
+    "waiting-to-regenerate",
+    "regenerating",
+    "restoring",
+    "ready",
+    "disconnecting",
+    "disconnected",
+    "invalid",
+];
+
 async fn put(agent: &AgentShared, call: &Call) -> Response<Body> {
     let body = match call.json() {
         Ok(Value::Null) => return router(422, 602, "endpoint in body is required"),
         Ok(body) => body,
         Err(error) => {
-            return router(
-                400,
-                400,
-                format!("parsing endpoint body from \"\" failed, because {error}"),
-            );
+            return router(400, 400, format!("parsing endpoint body from \"\" failed, because {error}"));
         }
     };
-    if text(&body, "/state").is_empty() {
-        return router(422, 602, "state in body is required");
+    if !body.is_object() {
+        let why = "json: cannot unmarshal into Go value of type models.EndpointChangeRequest";
+        return router(400, 400, format!("parsing endpoint body from \"\" failed, because {why}"));
+    }
+    match text(&body, "/state") {
+        "" => return router(422, 602, "state in body is required"),
+        state if STATES.contains(&state) => {}
+        _ => return router(422, 606, format!("state in body should be one of [{}]", STATES.join(" "))),
     }
     if !agent.state().ready {
         return refuse(503, "api not ready");
@@ -164,36 +179,30 @@ async fn put(agent: &AgentShared, call: &Call) -> Response<Body> {
     };
     let state = agent.state();
     match state.registry.by_id.get(&id) {
-        Some(endpoint) => json_line(
-            201,
-            &model::endpoint(state.registry.version, endpoint, Moment::Creation),
-        ),
+        Some(endpoint) => {
+            json_line(201, &model::endpoint(state.registry.version, endpoint, Moment::Creation))
+        }
         None => refuse(500, "request cancelled while resolving identity"),
     }
 }
 
 /// Reads what the CNI plugin sends.
 fn read_spec(body: &Value) -> Result<EndpointSpec, String> {
-    let unparsable = |address: &str| format!("ParseAddr(\"{address}\"): unable to parse IP");
+    let unparsable = |address: &str| {
+        let numbers = address.split('.').map(|part| part.parse::<u32>().ok());
+        let too_large = numbers.clone().count() == 4 && numbers.flatten().any(|number| number > 255);
+        let why = if too_large { "IPv4 field has value >255" } else { "unable to parse IP" };
+        format!("ParseAddr(\"{address}\"): {why}")
+    };
     let v4 = text(body, "/addressing/ipv4");
     let v6 = text(body, "/addressing/ipv6");
-    let ipv4: Option<Ipv4Addr> = if v4.is_empty() {
-        None
-    } else {
-        Some(v4.parse().map_err(|_| unparsable(v4))?)
-    };
-    let ipv6: Option<Ipv6Addr> = if v6.is_empty() {
-        None
-    } else {
-        Some(v6.parse().map_err(|_| unparsable(v6))?)
-    };
+    let ipv4: Option<Ipv4Addr> =
+        if v4.is_empty() { None } else { Some(v4.parse().map_err(|_| unparsable(v4))?) };
+    let ipv6: Option<Ipv6Addr> =
+        if v6.is_empty() { None } else { Some(v6.parse().map_err(|_| unparsable(v6))?) };
     let labels = body.get("labels").and_then(Value::as_array).into_iter().flatten();
     Ok(EndpointSpec {
-        id: body
-            .get("id")
-            .and_then(Value::as_u64)
-            .and_then(|id| u16::try_from(id).ok())
-            .filter(|id| *id > 0),
+        id: body.get("id").and_then(Value::as_u64).and_then(|id| u16::try_from(id).ok()).filter(|id| *id > 0),
         uid: text(body, "/k8s-uid").to_owned(),
         container_interface: text(body, "/container-interface-name").to_owned(),
         interface: text(body, "/interface-name").to_owned(),
@@ -247,10 +256,7 @@ fn remove(agent: &AgentShared, id: u16) -> Response<Body> {
 }
 
 async fn delete_container(agent: &AgentShared, call: &Call) -> Response<Body> {
-    let container = call
-        .json()
-        .map(|body| text(&body, "/container-id").to_owned())
-        .unwrap_or_default();
+    let container = call.json().map(|body| text(&body, "/container-id").to_owned()).unwrap_or_default();
     let found = {
         let state = agent.state();
         if let Some(refusal) = closed(&state) {
@@ -302,34 +308,18 @@ fn about(agent: &AgentShared, state: &State, show: impl FnOnce(&About<'_>) -> Va
 
 fn healthz(agent: &AgentShared, call: &Call) -> Response<Body> {
     let brief = call.header("brief").eq_ignore_ascii_case("true");
-    json_line(
-        200,
-        &about(
-            agent,
-            &agent.state(),
-            if brief {
-                model::healthz_brief
-            } else {
-                model::healthz
-            },
-        ),
-    )
+    json_line(200, &about(agent, &agent.state(), if brief { model::healthz_brief } else { model::healthz }))
 }
 
 fn ip(agent: &AgentShared, call: &Call) -> Response<Body> {
     let query = query_pairs(&call.query);
-    let wanted = query
-        .iter()
-        .find(|(name, _)| name == "cidr")
-        .map(|(_, value)| value.as_str());
+    let wanted = query.iter().find(|(name, _)| name == "cidr").map(|(_, value)| value.as_str());
     let entries = match wanted {
         None => ipcache(agent, |_| true),
         Some(text) => {
             let range = text.parse::<Cidr>().ok();
             // IPv6 is asked for one address at a time.
-            let single = text
-                .strip_suffix("/128")
-                .and_then(|address| address.parse::<Ipv6Addr>().ok());
+            let single = text.strip_suffix("/128").and_then(|address| address.parse::<Ipv6Addr>().ok());
             if range.is_none() && single.is_none() {
                 return refuse(400, format!("invalid CIDR address: {text}"));
             }
@@ -339,9 +329,5 @@ fn ip(agent: &AgentShared, call: &Call) -> Response<Body> {
             })
         }
     };
-    if entries.is_empty() {
-        empty(404)
-    } else {
-        json_line(200, &entries.into())
-    }
+    if entries.is_empty() { empty(404) } else { json_line(200, &entries.into()) }
 }

@@ -21,9 +21,9 @@ use super::http::{Answer, Call, Listener, Reset, Server, Service};
 use super::lifecycle::{Author, DeleteOptions, Deletion, Lifecycle};
 use super::patch::{self, Style};
 use super::resource::{CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, Resource, key, text};
-use super::routes;
 use super::selector::Selector;
 use super::status::Status;
+use super::{garbage, routes};
 
 /// What somebody wants to do, as an authorizer sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,10 +135,7 @@ impl RequestLog {
     }
 
     pub(crate) fn take(&self) -> Vec<RequestRecord> {
-        std::mem::take(&mut *lock(&self.0))
-            .iter()
-            .map(Entry::record)
-            .collect()
+        std::mem::take(&mut *lock(&self.0)).iter().map(Entry::record).collect()
     }
 
     /// Logs a call, and its answer once it is there.
@@ -158,11 +155,7 @@ impl RequestLog {
             status: 0,
             bytes: 0,
         };
-        let entry = Entry {
-            record,
-            status: Arc::default(),
-            bytes: Arc::default(),
-        };
+        let entry = Entry { record, status: Arc::default(), bytes: Arc::default() };
         let (status, bytes) = (entry.status.clone(), entry.bytes.clone());
         lock(&self.0).push(entry);
         let response = serve(call).await?;
@@ -174,10 +167,7 @@ impl RequestLog {
             return Ok(hyper::Response::from_parts(parts, body));
         }
         let counted = body.map_frame(move |frame| {
-            bytes.fetch_add(
-                frame.data_ref().map_or(0, |data| data.len() as u64),
-                Ordering::SeqCst,
-            );
+            bytes.fetch_add(frame.data_ref().map_or(0, |data| data.len() as u64), Ordering::SeqCst);
             frame
         });
         Ok(hyper::Response::from_parts(parts, counted.boxed_unsync()))
@@ -187,11 +177,7 @@ impl RequestLog {
 impl Entry {
     fn record(&self) -> RequestRecord {
         let status = u16::try_from(self.status.load(Ordering::SeqCst)).unwrap_or_default();
-        RequestRecord {
-            status,
-            bytes: self.bytes.load(Ordering::SeqCst),
-            ..self.record.clone()
-        }
+        RequestRecord { status, bytes: self.bytes.load(Ordering::SeqCst), ..self.record.clone() }
     }
 }
 
@@ -250,7 +236,7 @@ impl ApiServer {
         });
         {
             let mut tasks = lock(&shared.tasks);
-            tasks.spawn(shared.lifecycle.clone().collect_garbage(delay));
+            tasks.spawn(garbage::collect(shared.lifecycle.store.clone(), delay));
             let (mut changed, pulse) = (shared.lifecycle.store.subscribe(), shared.pulse.clone());
             tasks.spawn(async move {
                 while changed.changed().await.is_ok() {
@@ -359,11 +345,8 @@ impl ApiServer {
     /// As the API server refuses.
     pub fn create(&self, resource: &'static Resource, object: Value) -> Result<Value, Status> {
         let namespace = text(&object, "/metadata/namespace").to_owned();
-        let namespace = if resource.namespaced && namespace.is_empty() {
-            "default"
-        } else {
-            namespace.as_str()
-        };
+        let namespace =
+            if resource.namespaced && namespace.is_empty() { "default" } else { namespace.as_str() };
         self.0.lifecycle.create(
             resource,
             namespace,
@@ -375,9 +358,7 @@ impl ApiServer {
 
     /// Puts an object as it is, however malformed; it needs no metadata.
     pub fn insert_raw(&self, resource: &'static Resource, namespace: &str, name: &str, object: Value) {
-        self.0
-            .lifecycle
-            .create_raw(resource, &key(namespace, name), object);
+        self.0.lifecycle.create_raw(resource, &key(namespace, name), object);
     }
 
     /// Reads an object.
@@ -385,11 +366,7 @@ impl ApiServer {
     /// # Errors
     /// 404 if it is not there.
     pub fn get(&self, resource: &'static Resource, namespace: &str, name: &str) -> Result<Value, Status> {
-        let object = self
-            .0
-            .lifecycle
-            .store
-            .get(resource.storage, &key(namespace, name));
+        let object = self.0.lifecycle.store.get(resource.storage, &key(namespace, name));
         object
             .map(|object| super::watch::shown(resource, &object))
             .ok_or_else(|| Status::not_found(resource, name))
@@ -420,16 +397,11 @@ impl ApiServer {
     /// # Errors
     /// 404, or 409 for another version.
     pub fn update(&self, resource: &'static Resource, object: &Value) -> Result<Value, Status> {
-        let (namespace, name) = (
-            text(object, "/metadata/namespace"),
-            text(object, "/metadata/name"),
-        );
-        self.0
-            .lifecycle
-            .change(resource, namespace, name, false, false, |old| {
-                *old = object.clone();
-                Ok(())
-            })
+        let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        self.0.lifecycle.change(resource, namespace, name, false, false, |old| {
+            *old = object.clone();
+            Ok(())
+        })
     }
 
     /// Merges into an object outside its status.
@@ -457,13 +429,7 @@ impl ApiServer {
         name: &str,
         status: &Value,
     ) -> Result<Value, Status> {
-        self.merge(
-            resource,
-            namespace,
-            name,
-            &serde_json::json!({ "status": status }),
-            resource.status,
-        )
+        self.merge(resource, namespace, name, &serde_json::json!({ "status": status }), resource.status)
     }
 
     fn merge(
@@ -474,12 +440,10 @@ impl ApiServer {
         patch: &Value,
         status: bool,
     ) -> Result<Value, Status> {
-        self.0
-            .lifecycle
-            .change(resource, namespace, name, status, false, |old| {
-                patch::apply(old, patch, Style::Merge);
-                Ok(())
-            })
+        self.0.lifecycle.change(resource, namespace, name, status, false, |old| {
+            patch::apply(old, patch, Style::Merge);
+            Ok(())
+        })
     }
 
     /// Deletes an object.

@@ -94,17 +94,9 @@ pub(crate) fn write_cilium_endpoint(agent: &AgentShared, id: u16, pod: &Value) {
 /// Deletes the CiliumEndpoint of an endpoint that was removed, if it is still that one.
 pub(crate) fn delete_cilium_endpoint(agent: &AgentShared, endpoint: &Endpoint) {
     if endpoint.cep_uid.is_some() {
-        let options = DeleteOptions {
-            uid: endpoint.cep_uid.clone(),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions { uid: endpoint.cep_uid.clone(), ..DeleteOptions::default() };
         // Gone with its pod already, or another's by now.
-        let _ = agent.api.delete(
-            &CILIUM_ENDPOINTS,
-            &endpoint.spec.namespace,
-            &endpoint.spec.pod,
-            &options,
-        );
+        let _ = agent.api.delete(&CILIUM_ENDPOINTS, &endpoint.spec.namespace, &endpoint.spec.pod, &options);
     }
 }
 
@@ -126,18 +118,11 @@ pub(crate) async fn resync(agent: Weak<AgentShared>, interval: Duration) {
             .collect();
         for endpoint in written {
             let spec = &endpoint.spec;
-            if agent
-                .api
-                .get(&CILIUM_ENDPOINTS, &spec.namespace, &spec.pod)
-                .is_ok()
-            {
+            if agent.api.get(&CILIUM_ENDPOINTS, &spec.namespace, &spec.pod).is_ok() {
                 continue;
             }
             // Labels are the pod's last ones; they matter to nobody here.
-            let pod = agent
-                .api
-                .get(&PODS, &spec.namespace, &spec.pod)
-                .unwrap_or_default();
+            let pod = agent.api.get(&PODS, &spec.namespace, &spec.pod).unwrap_or_default();
             if let Some(endpoint) = agent.state().registry.by_id.get_mut(&endpoint.id) {
                 endpoint.cep_failures += 1;
             }
@@ -150,11 +135,8 @@ pub(crate) async fn resync(agent: Weak<AgentShared>, interval: Duration) {
 pub(crate) fn ipcache(agent: &AgentShared, matches: impl Fn(std::net::IpAddr) -> bool) -> Vec<Value> {
     let mut entries = Vec::new();
     for object in agent.api.list(&CILIUM_ENDPOINTS, "", "", "").unwrap_or_default() {
-        let pairs = object
-            .pointer("/status/networking/addressing")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let pairs =
+            object.pointer("/status/networking/addressing").and_then(Value::as_array).into_iter().flatten();
         for address in pairs
             .flat_map(|pair| [text(pair, "/ipv4"), text(pair, "/ipv6")])
             .filter_map(|ip| ip.parse::<std::net::IpAddr>().ok())

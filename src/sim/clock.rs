@@ -28,10 +28,7 @@ impl Clock {
     /// A clock that shows `epoch` now.
     #[must_use]
     pub fn starting_at(epoch: Timestamp) -> Self {
-        Self {
-            epoch,
-            start: Instant::now(),
-        }
+        Self { epoch, start: Instant::now() }
     }
 
     /// The simulated time.
@@ -87,17 +84,13 @@ pub(crate) struct Random(AtomicU64);
 
 impl Random {
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self(AtomicU64::new(
-            seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
-        ))
+        Self(AtomicU64::new(seed.unwrap_or_else(|| RandomState::new().build_hasher().finish())))
     }
 
     /// `SplitMix64`: good enough for names, and needs no dependency.
     pub(crate) fn next(&self) -> u64 {
-        let mut z = self
-            .0
-            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
-            .wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z =
+            self.0.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
@@ -122,14 +115,7 @@ impl Random {
     pub(crate) fn uuid(&self) -> String {
         let h = self.hex(32);
         let variant = ['8', '9', 'a', 'b'][usize::try_from(self.below(4)).unwrap_or_default()];
-        format!(
-            "{}-{}-4{}-{variant}{}-{}",
-            &h[..8],
-            &h[8..12],
-            &h[13..16],
-            &h[17..20],
-            &h[20..]
-        )
+        format!("{}-{}-4{}-{variant}{}-{}", &h[..8], &h[8..12], &h[13..16], &h[17..20], &h[20..])
     }
 
     /// A suffix as the API server appends it to `generateName`: no vowels, no look-alikes.

@@ -146,12 +146,7 @@ impl Cluster {
             let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}, "status": {"phase": "Active"}});
             api.create(&NAMESPACES, object).map_err(io::Error::other)?;
         }
-        Ok(Self(Arc::new(Inner {
-            api,
-            pulse,
-            nodes: Mutex::default(),
-            tasks: Mutex::default(),
-        })))
+        Ok(Self(Arc::new(Inner { api, pulse, nodes: Mutex::default(), tasks: Mutex::default() })))
     }
 
     /// The API server's base URL.
@@ -169,16 +164,7 @@ impl Cluster {
     /// A kubeconfig for the first of the API server's tokens.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
-        let token = self
-            .0
-            .api
-            .0
-            .options
-            .tokens
-            .keys()
-            .next()
-            .cloned()
-            .unwrap_or_default();
+        let token = self.0.api.0.options.tokens.keys().next().cloned().unwrap_or_default();
         self.kubeconfig_for(&token)
     }
 
@@ -212,13 +198,11 @@ impl Cluster {
                 "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}],
             },
         });
-        api.create(&NODES, object)
-            .map_err(|status| io::Error::new(io::ErrorKind::AlreadyExists, status))?;
+        api.create(&NODES, object).map_err(|status| io::Error::new(io::ErrorKind::AlreadyExists, status))?;
         let now = self.now();
-        let started = options.agent_started.unwrap_or_else(|| {
-            now.checked_sub(jiff::SignedDuration::from_secs(600))
-                .unwrap_or(now)
-        });
+        let started = options
+            .agent_started
+            .unwrap_or_else(|| now.checked_sub(jiff::SignedDuration::from_secs(600)).unwrap_or(now));
         let (name, node_ip) = (options.name, options.node_ip);
         let agent = Agent::launch(
             &name,
@@ -238,12 +222,7 @@ impl Cluster {
                 options.agent_restart_time,
             ));
         }
-        let node = Node {
-            name: name.clone(),
-            socket_dir: options.socket_dir,
-            agent,
-            kubelet,
-        };
+        let node = Node { name: name.clone(), socket_dir: options.socket_dir, agent, kubelet };
         lock(&self.0.nodes).insert(name, node.clone());
         Ok(node)
     }
@@ -279,8 +258,7 @@ impl Cluster {
         what: &str,
         condition: impl FnMut(&Self) -> bool,
     ) -> Result<(), WaitTimedOut> {
-        self.wait_for_within(Duration::from_secs(30), what, condition)
-            .await
+        self.wait_for_within(Duration::from_secs(30), what, condition).await
     }
 
     /// As [`Cluster::wait_for`], with another limit.
@@ -305,10 +283,7 @@ impl Cluster {
         };
         tokio::time::timeout(limit, holds)
             .await
-            .map_err(|_| WaitTimedOut {
-                what: what.to_owned(),
-                waited: limit,
-            })
+            .map_err(|_| WaitTimedOut { what: what.to_owned(), waited: limit })
     }
 
     /// Stops everything; sockets are unlinked.

@@ -38,11 +38,7 @@ pub(crate) async fn add(agent: &Agent, pod: &Value, timeout: Duration) -> Result
     let addresses = allocate(agent, pod, &owner).map_err(|why| failed(&why))?;
     let outcome = put(agent, pod, &container_id, &addresses, timeout).await;
     match outcome {
-        Ok(()) => Ok(Sandbox {
-            container_id,
-            interface: "eth0".to_owned(),
-            addresses,
-        }),
+        Ok(()) => Ok(Sandbox { container_id, interface: "eth0".to_owned(), addresses }),
         Err(why) => {
             let mut state = agent.0.state();
             for address in addresses {
@@ -55,15 +51,11 @@ pub(crate) async fn add(agent: &Agent, pod: &Value, timeout: Duration) -> Result
 
 fn allocate(agent: &Agent, pod: &Value, owner: &str) -> Result<Vec<IpAddr>, String> {
     let mut state = agent.0.state();
-    let fixed = pod
-        .pointer("/metadata/annotations")
-        .and_then(|all| all.get(IP_ANNOTATION))
-        .and_then(Value::as_str);
+    let fixed =
+        pod.pointer("/metadata/annotations").and_then(|all| all.get(IP_ANNOTATION)).and_then(Value::as_str);
     if let Some(fixed) = fixed {
-        let addresses: Vec<IpAddr> = fixed
-            .split(',')
-            .filter_map(|address| address.trim().parse().ok())
-            .collect();
+        let addresses: Vec<IpAddr> =
+            fixed.split(',').filter_map(|address| address.trim().parse().ok()).collect();
         for address in &addresses {
             state.ipam.claim(*address, owner);
         }
@@ -97,10 +89,7 @@ async fn put(
     if reply.status == 201 {
         Ok(())
     } else {
-        Err(format!(
-            "unable to create endpoint: {}",
-            put_error(agent.version(), &reply)
-        ))
+        Err(format!("unable to create endpoint: {}", put_error(agent.version(), &reply)))
     }
 }
 
@@ -111,20 +100,12 @@ pub(crate) async fn del(agent: &Agent, sandbox: &Sandbox, timeout: Duration) -> 
     } else {
         format!("cni-attachment-id:{}:{}", sandbox.container_id, sandbox.interface)
     };
-    let reply = ask(
-        agent,
-        Method::DELETE,
-        &format!("/v1/endpoint/{id}"),
-        &Value::Null,
-        timeout,
-    )
-    .await?;
+    let reply = ask(agent, Method::DELETE, &format!("/v1/endpoint/{id}"), &Value::Null, timeout).await?;
     match reply.status {
         200 | 206 | 404 => Ok(()),
-        code => Err(format!(
-            "[DELETE /endpoint/{{id}}][{code}] {}",
-            String::from_utf8_lossy(&reply.body).trim()
-        )),
+        code => {
+            Err(format!("[DELETE /endpoint/{{id}}][{code}] {}", String::from_utf8_lossy(&reply.body).trim()))
+        }
     }
 }
 
@@ -141,12 +122,7 @@ pub(crate) fn find(agent: &Agent, pod: &str, uid: &str) -> Option<Sandbox> {
     Some(Sandbox {
         container_id: spec.container_id.clone(),
         interface: spec.container_interface.clone(),
-        addresses: spec
-            .ipv4
-            .map(IpAddr::V4)
-            .into_iter()
-            .chain(spec.ipv6.map(IpAddr::V6))
-            .collect(),
+        addresses: spec.ipv4.map(IpAddr::V4).into_iter().chain(spec.ipv6.map(IpAddr::V6)).collect(),
     })
 }
 
@@ -159,12 +135,7 @@ async fn ask(
 ) -> Result<Reply, String> {
     let headers = [(USER_AGENT, "cilium-cni")];
     let body = (!body.is_null()).then_some(body);
-    match tokio::time::timeout(
-        timeout,
-        call(Peer::Unix(agent.socket()), method, uri, &headers, body),
-    )
-    .await
-    {
+    match tokio::time::timeout(timeout, call(Peer::Unix(agent.socket()), method, uri, &headers, body)).await {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(error)) => Err(match error.kind() {
             io::ErrorKind::NotFound => no_agent("no such file or directory"),

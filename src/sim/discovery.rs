@@ -13,10 +13,7 @@ pub(crate) fn answer(
     address: &str,
     served: impl Fn(&Resource) -> bool,
 ) -> Option<Value> {
-    let resources: Vec<&Resource> = RESOURCES
-        .into_iter()
-        .filter(|resource| served(resource))
-        .collect();
+    let resources: Vec<&Resource> = RESOURCES.into_iter().filter(|resource| served(resource)).collect();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
         ["version"] => Some(version_info(version)),
@@ -25,11 +22,8 @@ pub(crate) fn answer(
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
         })),
         ["apis"] => {
-            let mut groups: Vec<&str> = resources
-                .iter()
-                .map(|r| r.group)
-                .filter(|group| !group.is_empty())
-                .collect();
+            let mut groups: Vec<&str> =
+                resources.iter().map(|r| r.group).filter(|group| !group.is_empty()).collect();
             groups.dedup();
             groups.sort_unstable();
             groups.dedup();
@@ -58,11 +52,7 @@ fn version_info(version: &str) -> Value {
 }
 
 fn group(resources: &[&Resource], name: &str) -> Value {
-    let mut versions: Vec<&str> = resources
-        .iter()
-        .filter(|r| r.group == name)
-        .map(|r| r.version)
-        .collect();
+    let mut versions: Vec<&str> = resources.iter().filter(|r| r.group == name).map(|r| r.version).collect();
     versions.sort_by_key(|version| version.contains("alpha"));
     versions.dedup();
     let versions: Vec<Value> = versions
@@ -74,20 +64,9 @@ fn group(resources: &[&Resource], name: &str) -> Value {
 
 fn list(resources: &[&Resource], group: &str, version: &str) -> Option<Value> {
     let mut entries = Vec::new();
-    for resource in resources
-        .iter()
-        .filter(|r| r.group == group && r.version == version)
-    {
-        let verbs = json!([
-            "create",
-            "delete",
-            "deletecollection",
-            "get",
-            "list",
-            "patch",
-            "update",
-            "watch"
-        ]);
+    for resource in resources.iter().filter(|r| r.group == group && r.version == version) {
+        let verbs =
+            json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
         let mut entry = json!({
             "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs,
         });
@@ -105,11 +84,7 @@ fn list(resources: &[&Resource], group: &str, version: &str) -> Option<Value> {
     if entries.is_empty() {
         return None;
     }
-    let version = if group.is_empty() {
-        version.to_owned()
-    } else {
-        format!("{group}/{version}")
-    };
+    let version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Some(
         json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}),
     )

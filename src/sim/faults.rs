@@ -51,15 +51,7 @@ enum Outcome {
 
 impl Fault {
     fn new(outcome: Outcome) -> Self {
-        Self {
-            method: None,
-            path: None,
-            query: None,
-            skip: 0,
-            times: None,
-            delay: Duration::ZERO,
-            outcome,
-        }
+        Self { method: None, path: None, query: None, skip: 0, times: None, delay: Duration::ZERO, outcome }
     }
 
     /// Answers this status with the server's usual body for it.
@@ -70,37 +62,25 @@ impl Fault {
 
     /// Answers this status with this body.
     pub fn answer(code: u16, content_type: impl Into<String>, body: impl Into<String>) -> Self {
-        Self::new(Outcome::Status {
-            code,
-            body: Some((content_type.into(), body.into())),
-        })
+        Self::new(Outcome::Status { code, body: Some((content_type.into(), body.into())) })
     }
 
     /// Answers late.
     #[must_use]
     pub fn delay(delay: Duration) -> Self {
-        Self {
-            delay,
-            ..Self::new(Outcome::Serve)
-        }
+        Self { delay, ..Self::new(Outcome::Serve) }
     }
 
     /// Takes effect at once and answers late, as Cilium's DELETE under load. A client that went away changes nothing.
     #[must_use]
     pub fn late_answer(delay: Duration) -> Self {
-        Self {
-            delay,
-            ..Self::new(Outcome::AnswerLate)
-        }
+        Self { delay, ..Self::new(Outcome::AnswerLate) }
     }
 
     /// Takes effect late, although the client may have gone by then.
     #[must_use]
     pub fn late_effect(delay: Duration) -> Self {
-        Self {
-            delay,
-            ..Self::new(Outcome::EffectLate)
-        }
+        Self { delay, ..Self::new(Outcome::EffectLate) }
     }
 
     /// Never answers.
@@ -187,9 +167,7 @@ impl Fault {
     }
 
     fn matches(&self, call: &Call) -> bool {
-        self.method
-            .as_deref()
-            .is_none_or(|method| call.method.as_str().eq_ignore_ascii_case(method))
+        self.method.as_deref().is_none_or(|method| call.method.as_str().eq_ignore_ascii_case(method))
             && self.path.as_ref().is_none_or(|test| test(&call.path))
             && self.query.as_deref().is_none_or(|part| call.query.contains(part))
     }
@@ -250,17 +228,8 @@ impl FaultPlan {
         let mut armory = lock(&self.0);
         armory.next += 1;
         let (id, hits) = (armory.next, Arc::new(AtomicU64::new(0)));
-        armory.armed.push(Armed {
-            id,
-            fault,
-            seen: 0,
-            hits: hits.clone(),
-        });
-        Injected {
-            id,
-            hits,
-            plan: self.clone(),
-        }
+        armory.armed.push(Armed { id, fault, seen: 0, hits: hits.clone() });
+        Injected { id, hits, plan: self.clone() }
     }
 
     pub(crate) fn clear(&self) {
@@ -274,10 +243,7 @@ impl FaultPlan {
                 continue;
             }
             armed.seen += 1;
-            let spent = armed
-                .fault
-                .times
-                .is_some_and(|times| armed.hits.load(Ordering::SeqCst) >= times);
+            let spent = armed.fault.times.is_some_and(|times| armed.hits.load(Ordering::SeqCst) >= times);
             if armed.seen > armed.fault.skip && !spent {
                 armed.hits.fetch_add(1, Ordering::SeqCst);
                 return Some(armed.fault.clone());
@@ -321,10 +287,9 @@ impl FaultPlan {
         match fault.outcome {
             Outcome::Serve | Outcome::AnswerLate | Outcome::EffectLate => served.await,
             Outcome::Status { code, body: None } => usual(code),
-            Outcome::Status {
-                code,
-                body: Some((content_type, body)),
-            } => Ok(answer(code, &content_type, body)),
+            Outcome::Status { code, body: Some((content_type, body)) } => {
+                Ok(answer(code, &content_type, body))
+            }
             Outcome::Hang => std::future::pending().await,
             Outcome::Reset => Err(Reset),
             Outcome::HalfBody => break_in_half(served.await?).await,
@@ -336,9 +301,7 @@ impl FaultPlan {
 
 /// Runs to the end although the client may go away: hyper drops the handler then.
 async fn detached(work: impl Future<Output = Answer> + Send + 'static) -> Answer {
-    tokio::spawn(work)
-        .map(|joined| joined.unwrap_or(Err(Reset)))
-        .await
+    tokio::spawn(work).map(|joined| joined.unwrap_or(Err(Reset))).await
 }
 
 async fn rewrite(response: hyper::Response<super::http::Body>, change: &Rewriter) -> Answer {

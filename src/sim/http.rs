@@ -48,19 +48,12 @@ pub(crate) struct Call {
 impl Call {
     /// The body as JSON; an empty body is `null`.
     pub(crate) fn json(&self) -> Result<Value, serde_json::Error> {
-        if self.body.is_empty() {
-            Ok(Value::Null)
-        } else {
-            serde_json::from_slice(&self.body)
-        }
+        if self.body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&self.body) }
     }
 
     /// A header's text, or the empty text.
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default()
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 }
 
@@ -101,10 +94,7 @@ pub(crate) async fn break_in_half(response: Response<Body>) -> Answer {
     let half = whole.slice(..whole.len() / 2);
     let chunks = futures::stream::iter([
         Ok(half),
-        Err(io::Error::new(
-            io::ErrorKind::ConnectionReset,
-            "cut by the simulation",
-        )),
+        Err(io::Error::new(io::ErrorKind::ConnectionReset, "cut by the simulation")),
     ]);
     // A break between the chunks, so that the first one is on its way when the connection goes.
     let chunks = futures::StreamExt::then(chunks, |chunk| async {
@@ -149,14 +139,12 @@ async fn accept(listener: Listener, service: Service) {
     loop {
         let accepted = async {
             match &listener {
-                Listener::Tcp(listener) => listener
-                    .accept()
-                    .await
-                    .map(|(stream, _)| serve(stream, service.clone()).boxed()),
-                Listener::Unix(listener) => listener
-                    .accept()
-                    .await
-                    .map(|(stream, _)| serve(stream, service.clone()).boxed()),
+                Listener::Tcp(listener) => {
+                    listener.accept().await.map(|(stream, _)| serve(stream, service.clone()).boxed())
+                }
+                Listener::Unix(listener) => {
+                    listener.accept().await.map(|(stream, _)| serve(stream, service.clone()).boxed())
+                }
             }
         };
         tokio::select! {
@@ -177,32 +165,35 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ser
             let (parts, body) = request.into_parts();
             let body = body.collect().await.map_err(|_| Reset)?.to_bytes();
             let path = parts.uri.path().to_owned();
+            if !escapes_are_whole(&path) {
+                return Ok(answer(400, "text/plain; charset=utf-8", "400 Bad Request"));
+            }
             let query = parts.uri.query().unwrap_or_default().to_owned();
-            service(Call {
-                method: parts.method,
-                path,
-                query,
-                headers: parts.headers,
-                body,
-            })
-            .await
+            service(Call { method: parts.method, path, query, headers: parts.headers, body }).await
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .half_close(true)
+        // As Go's server writes them.
+        .title_case_headers(true)
         .serve_connection(TokioIo::new(stream), handler);
     // A client that goes away, or a fault that was asked for: both are part of the play.
     let _ = connection.await;
+}
+
+/// Go refuses a path with a broken percent escape before any handler sees it.
+fn escapes_are_whole(path: &str) -> bool {
+    path.split('%').skip(1).all(|rest| {
+        let digits = rest.as_bytes().iter().take(2).filter(|byte| byte.is_ascii_hexdigit());
+        digits.count() == 2
+    })
 }
 
 /// What the simulation's own client got.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub status: u16,
-    #[cfg_attr(
-        not(test),
-        allow(dead_code, reason = "the kubelet looks at status and body only")
-    )]
+    #[cfg_attr(not(test), allow(dead_code, reason = "the kubelet looks at status and body only"))]
     pub headers: HeaderMap,
     pub body: Bytes,
 }
@@ -242,11 +233,7 @@ pub(crate) async fn call(
     let response = request(peer, method, uri, headers, body).await?;
     let (parts, body) = response.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    Ok(Reply {
-        status: parts.status.as_u16(),
-        headers: parts.headers,
-        body,
-    })
+    Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
 }
 
 async fn send(
@@ -256,16 +243,12 @@ async fn send(
     headers: &[(HeaderName, &str)],
     body: Option<&Value>,
 ) -> io::Result<Response<Incoming>> {
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    let mut request = Request::builder()
-        .method(method)
-        .uri(uri)
-        .header(hyper::header::HOST, "localhost");
+    let mut request = Request::builder().method(method).uri(uri).header(hyper::header::HOST, "localhost");
     if body.is_some() && !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
         request = request.header(CONTENT_TYPE, "application/json");
     }

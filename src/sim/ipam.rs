@@ -25,15 +25,8 @@ impl FromStr for Cidr {
         let invalid = || InvalidCidr(text.to_owned());
         let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
         let address: Ipv4Addr = address.parse().map_err(|_| invalid())?;
-        let prefix: u32 = prefix
-            .parse()
-            .ok()
-            .filter(|prefix| *prefix <= 32)
-            .ok_or_else(invalid)?;
-        Ok(Self {
-            network: u32::from(address) & mask(prefix),
-            prefix,
-        })
+        let prefix: u32 = prefix.parse().ok().filter(|prefix| *prefix <= 32).ok_or_else(invalid)?;
+        Ok(Self { network: u32::from(address) & mask(prefix), prefix })
     }
 }
 
@@ -51,10 +44,7 @@ impl Cidr {
     /// The /24 around an address.
     #[must_use]
     pub fn slash_24(address: Ipv4Addr) -> Self {
-        Self {
-            network: u32::from(address) & mask(24),
-            prefix: 24,
-        }
+        Self { network: u32::from(address) & mask(24), prefix: 24 }
     }
 
     /// Whether the address lies in the range.
@@ -80,10 +70,7 @@ pub(crate) struct Ipam {
 
 impl Ipam {
     pub(crate) fn new(cidr: Cidr) -> Self {
-        Self {
-            cidr,
-            allocations: BTreeMap::new(),
-        }
+        Self { cidr, allocations: BTreeMap::new() }
     }
 
     /// Gives the lowest free address to an owner; not the network's and not the last one.
@@ -92,27 +79,20 @@ impl Ipam {
             self.cidr.at(offset + 1)?;
             self.cidr.at(offset)
         });
-        let free = address
-            .into_iter()
-            .find(|address| !self.allocations.contains_key(&IpAddr::V4(*address)))?;
+        let free =
+            address.into_iter().find(|address| !self.allocations.contains_key(&IpAddr::V4(*address)))?;
         self.allocations.insert(IpAddr::V4(free), owner.to_owned());
         Some(free)
     }
 
     /// Gives this address to an owner, unless somebody has it: another IPAM may hand out the same range.
     pub(crate) fn claim(&mut self, address: IpAddr, owner: &str) {
-        self.allocations
-            .entry(address)
-            .or_insert_with(|| owner.to_owned());
+        self.allocations.entry(address).or_insert_with(|| owner.to_owned());
     }
 
     /// Frees an address of this owner.
     pub(crate) fn release(&mut self, address: IpAddr, owner: &str) {
-        if self
-            .allocations
-            .get(&address)
-            .is_some_and(|present| present == owner)
-        {
+        if self.allocations.get(&address).is_some_and(|present| present == owner) {
             self.allocations.remove(&address);
         }
     }

@@ -102,9 +102,7 @@ impl Kubelet {
     /// The container id of the sandbox that a pod has.
     #[must_use]
     pub fn sandbox_of(&self, pod_uid: &str) -> Option<String> {
-        lock(&self.0.sandboxes)
-            .get(pod_uid)
-            .map(|sandbox| sandbox.container_id.clone())
+        lock(&self.0.sandboxes).get(pod_uid).map(|sandbox| sandbox.container_id.clone())
     }
 
     /// Stops for good, as a node does that lost power.
@@ -131,10 +129,8 @@ async fn run(shared: Arc<KubeletShared>) {
     let mut cursor = 0;
     loop {
         changed.mark_unchanged();
-        let pods: Vec<Arc<Value>> = if let Some((news, revision)) = store
-            .changes_since(PODS.storage, cursor)
-            .ok()
-            .filter(|_| cursor > 0)
+        let pods: Vec<Arc<Value>> = if let Some((news, revision)) =
+            store.changes_since(PODS.storage, cursor).ok().filter(|_| cursor > 0)
         {
             cursor = revision;
             news.into_iter().map(|change| change.object).collect()
@@ -147,10 +143,7 @@ async fn run(shared: Arc<KubeletShared>) {
             }
             objects.into_values().collect()
         };
-        for pod in pods
-            .iter()
-            .filter(|pod| text(pod, "/spec/nodeName") == shared.node)
-        {
+        for pod in pods.iter().filter(|pod| text(pod, "/spec/nodeName") == shared.node) {
             let uid = text(pod, "/metadata/uid").to_owned();
             if let Some(wake) = known.get(&uid) {
                 wake.notify_one();
@@ -238,10 +231,7 @@ impl Worker {
 
     fn write(&self, status: &Value) {
         // The pod may be gone by now.
-        let _ = self
-            .kubelet
-            .api
-            .patch_status_merge(&PODS, &self.namespace, &self.name, status);
+        let _ = self.kubelet.api.patch_status_merge(&PODS, &self.namespace, &self.name, status);
     }
 
     fn event(&self, pod: &Value, field: &str, kind: &str, reason: &str, message: &str) {
@@ -265,20 +255,12 @@ impl Worker {
                 if !kubelet.options.start_delay.is_zero() {
                     self.write(&pod_status::sandboxed(pod, kubelet.node_ip, &addresses, now()));
                     for (field, image, _) in pod_status::containers(pod) {
-                        self.event(
-                            pod,
-                            &field,
-                            "Normal",
-                            "Pulling",
-                            &format!("Pulling image \"{image}\""),
-                        );
+                        self.event(pod, &field, "Normal", "Pulling", &format!("Pulling image \"{image}\""));
                     }
                     tokio::time::sleep(kubelet.options.start_delay).await;
                 }
                 // A pod that was deleted meanwhile starts no container.
-                let Some(pod) = self
-                    .pod()
-                    .filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none())
+                let Some(pod) = self.pod().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none())
                 else {
                     return;
                 };
@@ -291,20 +273,8 @@ impl Worker {
                         "Pulled",
                         &format!("Container image \"{image}\" already present on machine"),
                     );
-                    self.event(
-                        &pod,
-                        &field,
-                        "Normal",
-                        "Created",
-                        &format!("Created container: {name}"),
-                    );
-                    self.event(
-                        &pod,
-                        &field,
-                        "Normal",
-                        "Started",
-                        &format!("Started container {name}"),
-                    );
+                    self.event(&pod, &field, "Normal", "Created", &format!("Created container: {name}"));
+                    self.event(&pod, &field, "Normal", "Started", &format!("Started container {name}"));
                 }
             }
         }
@@ -314,14 +284,8 @@ impl Worker {
     async fn end(&self) {
         tokio::time::sleep(self.kubelet.options.stop_delay).await;
         self.tear_down().await;
-        let options = DeleteOptions {
-            uid: Some(self.uid.clone()),
-            ..DeleteOptions::now()
-        };
-        let _ = self
-            .kubelet
-            .api
-            .delete(&PODS, &self.namespace, &self.name, &options);
+        let options = DeleteOptions { uid: Some(self.uid.clone()), ..DeleteOptions::now() };
+        let _ = self.kubelet.api.delete(&PODS, &self.namespace, &self.name, &options);
     }
 
     async fn tear_down(&self) {

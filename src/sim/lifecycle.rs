@@ -1,18 +1,16 @@
-//! Creating, updating and deleting objects with the API server's rules: preconditions, graceful deletion of pods,
-//! finalizers, and the garbage collection of CiliumEndpoints whose pod is gone.
+//! Creating, updating and deleting objects with the API server's rules: preconditions, versions, finalizers.
 //!
 //! Must not know: HTTP, agents, kubelets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::clock::{Clock, Random, seconds};
-use super::resource::{CILIUM_ENDPOINTS, PODS, RESOURCES, Resource, key, text};
+use super::pods;
+use super::resource::{PODS, Resource, key, text};
 use super::status::Status;
-use super::store::{Store, Tables};
+use super::store::Store;
 
 /// The parts of `metav1.DeleteOptions` that the server heeds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,10 +29,7 @@ impl DeleteOptions {
     /// Grace 0: the object goes at once.
     #[must_use]
     pub fn now() -> Self {
-        Self {
-            grace_period_seconds: Some(0),
-            ..Self::default()
-        }
+        Self { grace_period_seconds: Some(0), ..Self::default() }
     }
 
     /// Reads the body of a DELETE.
@@ -44,10 +39,7 @@ impl DeleteOptions {
             grace_period_seconds: body.get("gracePeriodSeconds").and_then(Value::as_i64),
             uid: owned("/preconditions/uid"),
             resource_version: owned("/preconditions/resourceVersion"),
-            dry_run: body
-                .get("dryRun")
-                .and_then(Value::as_array)
-                .is_some_and(|list| !list.is_empty()),
+            dry_run: body.get("dryRun").and_then(Value::as_array).is_some_and(|list| !list.is_empty()),
         }
     }
 }
@@ -96,11 +88,7 @@ impl Lifecycle {
         }
         let asked = text(&object, "/metadata/namespace").to_owned();
         if resource.namespaced {
-            let namespace = if namespace.is_empty() {
-                asked.as_str()
-            } else {
-                namespace
-            };
+            let namespace = if namespace.is_empty() { asked.as_str() } else { namespace };
             if !asked.is_empty() && asked != namespace {
                 return Err(Status::bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request",
@@ -123,7 +111,7 @@ impl Lifecycle {
             name = format!("{prefix}{}", self.random.suffix(5));
             object["metadata"]["name"] = name.as_str().into();
         }
-        object["apiVersion"] = resource.api_version().into();
+        object["apiVersion"] = resource.stored_version().into();
         object["kind"] = resource.kind.into();
         let metadata = &mut object["metadata"];
         if author == Author::Client || metadata.get("uid").is_none() {
@@ -132,8 +120,13 @@ impl Lifecycle {
         if author == Author::Client || metadata.get("creationTimestamp").is_none() {
             metadata["creationTimestamp"] = seconds(self.clock.now()).into();
         }
-        if resource == &PODS {
-            default_pod(&mut object, author)?;
+        match resource.kind {
+            "Pod" => pods::default(&mut object, author)?,
+            "Event" => default_event(&mut object),
+            _ if resource.has_generation() && object["metadata"].get("generation").is_none() => {
+                object["metadata"]["generation"] = 1.into();
+            }
+            _ => {}
         }
         let key = key(text(&object, "/metadata/namespace"), &name);
         self.store.transact(|tables| {
@@ -164,9 +157,7 @@ impl Lifecycle {
     ) -> Result<Value, Status> {
         let key = key(namespace, name);
         self.store.transact(|tables| {
-            let old = tables
-                .get(resource.storage, &key)
-                .ok_or_else(|| Status::not_found(resource, name))?;
+            let old = tables.get(resource.storage, &key).ok_or_else(|| Status::not_found(resource, name))?;
             let mut new = Value::clone(&old);
             change(&mut new)?;
             let wanted_version = text(&new, "/metadata/resourceVersion");
@@ -175,9 +166,11 @@ impl Lifecycle {
             }
             let wanted_uid = text(&new, "/metadata/uid");
             if !wanted_uid.is_empty() && wanted_uid != text(&old, "/metadata/uid") {
-                return Err(Status::modified(resource, name));
+                let present = text(&old, "/metadata/uid");
+                return Err(Status::other_uid(resource, &key, name, wanted_uid, present));
             }
             keep_the_other_half(resource, &old, &mut new, status);
+            count_generation(resource, &old, &mut new, status);
             // A write that changes nothing makes no new version, as in etcd.
             if dry_run || new == *old {
                 return Ok(new);
@@ -200,22 +193,20 @@ impl Lifecycle {
         let key = key(namespace, name);
         let now = self.clock.now();
         self.store.transact(|tables| {
-            let old = tables
-                .get(resource.storage, &key)
-                .ok_or_else(|| Status::not_found(resource, name))?;
+            let old = tables.get(resource.storage, &key).ok_or_else(|| Status::not_found(resource, name))?;
             check_preconditions(resource, name, &old, options)?;
-            if options.dry_run {
-                return Ok(Deletion::Gone(Value::clone(&old)));
-            }
-            if let Some(terminating) = graceful(resource, &old, options, now) {
-                if terminating == *old {
+            let terminating = (resource == &PODS).then(|| pods::terminating(&old, options, now)).flatten();
+            if let Some(terminating) = terminating {
+                if options.dry_run || terminating == *old {
                     return Ok(Deletion::Pending(terminating));
                 }
-                return Ok(Deletion::Pending(Value::clone(&tables.put(
-                    resource,
-                    &key,
-                    terminating,
-                ))));
+                let written = tables.put(resource, &key, terminating);
+                return Ok(Deletion::Pending(Value::clone(&written)));
+            }
+            let gone =
+                |last: &Value| if resource == &PODS { pods::farewell(last, now) } else { last.clone() };
+            if options.dry_run {
+                return Ok(Deletion::Gone(gone(&old)));
             }
             if has_finalizers(&old) {
                 let mut waiting = Value::clone(&old);
@@ -223,101 +214,46 @@ impl Lifecycle {
                     waiting["metadata"]["deletionTimestamp"] = seconds(now).into();
                 }
                 waiting["metadata"]["deletionGracePeriodSeconds"] = 0.into();
-                return Ok(Deletion::Pending(Value::clone(
-                    &tables.put(resource, &key, waiting),
-                )));
+                return Ok(Deletion::Pending(Value::clone(&tables.put(resource, &key, waiting))));
             }
             let last = tables.remove(resource, &key).unwrap_or(old);
-            Ok(Deletion::Gone(Value::clone(&last)))
+            Ok(Deletion::Gone(gone(&last)))
         })
-    }
-
-    /// Collects CiliumEndpoints whose owners are gone, for ever: as the garbage collector of kube-controller-manager.
-    pub(crate) async fn collect_garbage(self, delay: Duration) {
-        let mut changed = self.store.subscribe();
-        loop {
-            if !delay.is_zero() && self.store.transact(|tables| !orphans(tables).is_empty()) {
-                tokio::time::sleep(delay).await;
-            }
-            self.store.transact(|tables| {
-                for key in orphans(tables) {
-                    tables.remove(&CILIUM_ENDPOINTS, &key);
-                }
-            });
-            if changed.changed().await.is_err() {
-                return;
-            }
-        }
     }
 }
 
-/// CiliumEndpoints that are owned by pods only, none of which exists.
-fn orphans(tables: &Tables) -> Vec<String> {
-    let live = |owner: &Value| {
-        let Some(resource) = RESOURCES
-            .into_iter()
-            .find(|resource| resource.kind == text(owner, "/kind"))
-        else {
-            return true;
-        };
-        tables
-            .objects(resource.storage)
-            .any(|(_, object)| text(object, "/metadata/uid") == text(owner, "/uid"))
-    };
-    tables
-        .objects(CILIUM_ENDPOINTS.storage)
-        .filter(|(_, endpoint)| {
-            let owners = endpoint
-                .pointer("/metadata/ownerReferences")
-                .and_then(Value::as_array);
-            owners.is_some_and(|owners| !owners.is_empty() && !owners.iter().any(live))
-        })
-        .map(|(key, _)| key.clone())
-        .collect()
-}
-
-fn default_pod(pod: &mut Value, author: Author) -> Result<(), Status> {
-    if !pod.get("spec").is_some_and(Value::is_object) {
-        pod["spec"] = json!({});
-    }
-    let no_containers = pod
-        .pointer("/spec/containers")
-        .and_then(Value::as_array)
-        .is_none_or(Vec::is_empty);
-    if no_containers {
-        if author == Author::Client {
-            let name = text(pod, "/metadata/name").to_owned();
-            return Err(Status::invalid(
-                &PODS,
-                &name,
-                "spec.containers",
-                "FieldValueRequired",
-                "Required value",
-            ));
-        }
-        pod["spec"]["containers"] = json!([{"name": "app", "image": "registry.k8s.io/pause:3.10"}]);
-    }
+/// The fields of an event that are always shown.
+fn default_event(event: &mut Value) {
     for (field, value) in [
-        ("restartPolicy", json!("Always")),
-        ("terminationGracePeriodSeconds", json!(30)),
-        ("dnsPolicy", json!("ClusterFirst")),
-        ("serviceAccountName", json!("default")),
-        ("serviceAccount", json!("default")),
-        ("securityContext", json!({})),
-        ("schedulerName", json!("default-scheduler")),
-        ("enableServiceLinks", json!(true)),
+        ("firstTimestamp", Value::Null),
+        ("lastTimestamp", Value::Null),
+        ("eventTime", Value::Null),
+        ("source", json!({})),
+        ("reportingComponent", "".into()),
+        ("reportingInstance", "".into()),
     ] {
-        if pod["spec"].get(field).is_none() {
-            pod["spec"][field] = value;
+        if event.get(field).is_none() {
+            event[field] = value;
         }
     }
-    if pod["metadata"].get("generation").is_none() {
-        pod["metadata"]["generation"] = 1.into();
+}
+
+/// A custom resource's generation counts its changes outside metadata and the status subresource.
+fn count_generation(resource: &Resource, old: &Value, new: &mut Value, status: bool) {
+    if !resource.has_generation() || status {
+        return;
     }
-    if author == Author::Client || !pod.get("status").is_some_and(Value::is_object) {
-        pod["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
+    let essence = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("metadata");
+        }
+        object
+    };
+    if essence(old) != essence(new) {
+        let generation = old["metadata"].get("generation").and_then(Value::as_i64).unwrap_or_default();
+        new["metadata"]["generation"] = (generation + 1).into();
     }
-    Ok(())
 }
 
 /// Name, UID, creation and deletion are the server's; with a status subresource each path writes its own half.
@@ -360,21 +296,14 @@ fn keep_the_other_half(resource: &Resource, old: &Value, new: &mut Value, status
 }
 
 fn has_finalizers(object: &Value) -> bool {
-    object
-        .pointer("/metadata/finalizers")
-        .and_then(Value::as_array)
-        .is_some_and(|list| !list.is_empty())
+    object.pointer("/metadata/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
 }
 
 /// Deleted, and the last finalizer was just taken away.
 fn finished(object: &Value) -> bool {
     let metadata = &object["metadata"];
     metadata.get("deletionTimestamp").is_some()
-        && metadata
-            .get("deletionGracePeriodSeconds")
-            .and_then(Value::as_i64)
-            .unwrap_or_default()
-            == 0
+        && metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default() == 0
         && !has_finalizers(object)
 }
 
@@ -392,86 +321,13 @@ fn check_preconditions(
         return Err(Status::precondition(resource, name, &why));
     }
     let version = text(object, "/metadata/resourceVersion");
-    if let Some(wanted) = options
-        .resource_version
-        .as_deref()
-        .filter(|wanted| *wanted != version)
-    {
+    if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         let why = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
         );
         return Err(Status::precondition(resource, name, &why));
     }
     Ok(())
-}
-
-/// The terminating form of a pod that has to wait for its kubelet; `None` if the object goes at once.
-fn graceful(resource: &Resource, object: &Value, options: &DeleteOptions, now: Timestamp) -> Option<Value> {
-    if resource != &PODS {
-        return None;
-    }
-    let after = |from: Timestamp, period: i64| {
-        from.checked_add(SignedDuration::from_secs(period))
-            .unwrap_or(from)
-    };
-    let metadata = &object["metadata"];
-    let (deleted_at, period) =
-        if let Some(deletion) = metadata.get("deletionTimestamp").and_then(Value::as_str) {
-            let pending = metadata
-                .get("deletionGracePeriodSeconds")
-                .and_then(Value::as_i64)
-                .unwrap_or_default();
-            if pending == 0 {
-                return None;
-            }
-            // Only a shorter grace period may be asked for later.
-            let Some(period) = options
-                .grace_period_seconds
-                .map(|asked| if asked < 0 { 1 } else { asked })
-                .filter(|asked| *asked < pending)
-            else {
-                return Some(object.clone());
-            };
-            if period == 0 {
-                return None;
-            }
-            let first = deletion
-                .parse::<Timestamp>()
-                .ok()
-                .and_then(|at| at.checked_sub(SignedDuration::from_secs(pending)).ok())
-                .unwrap_or(now);
-            let at = after(first, period);
-            if at < now { (now, 1) } else { (at, period) }
-        } else {
-            let default = object
-                .pointer("/spec/terminationGracePeriodSeconds")
-                .and_then(Value::as_i64)
-                .unwrap_or_default();
-            let mut period = options.grace_period_seconds.unwrap_or(default);
-            if text(object, "/spec/nodeName").is_empty()
-                || matches!(text(object, "/status/phase"), "Succeeded" | "Failed")
-            {
-                period = 0;
-            }
-            if period < 0 {
-                period = 1;
-            }
-            if period == 0 {
-                return None;
-            }
-            (after(now, period), period)
-        };
-    let mut terminating = object.clone();
-    terminating["metadata"]["deletionTimestamp"] = seconds(deleted_at).into();
-    terminating["metadata"]["deletionGracePeriodSeconds"] = period.into();
-    if let Some(generation) = metadata
-        .get("generation")
-        .and_then(Value::as_i64)
-        .filter(|g| *g > 0)
-    {
-        terminating["metadata"]["generation"] = (generation + 1).into();
-    }
-    Some(terminating)
 }
 
 #[cfg(test)]
@@ -497,9 +353,7 @@ mod tests {
         let api = lifecycle();
         pod(&api, "bound", "n1");
         pod(&api, "unbound", "");
-        let Deletion::Pending(object) = api
-            .delete(&PODS, "a", "bound", &DeleteOptions::default())
-            .unwrap()
+        let Deletion::Pending(object) = api.delete(&PODS, "a", "bound", &DeleteOptions::default()).unwrap()
         else {
             panic!("gone")
         };
@@ -509,19 +363,13 @@ mod tests {
         assert!(
             matches!(api.delete(&PODS, "a", "bound", &DeleteOptions::default()).unwrap(), Deletion::Pending(again) if again == object)
         );
+        assert!(matches!(api.delete(&PODS, "a", "bound", &DeleteOptions::now()).unwrap(), Deletion::Gone(_)));
         assert!(matches!(
-            api.delete(&PODS, "a", "bound", &DeleteOptions::now()).unwrap(),
-            Deletion::Gone(_)
-        ));
-        assert!(matches!(
-            api.delete(&PODS, "a", "unbound", &DeleteOptions::default())
-                .unwrap(),
+            api.delete(&PODS, "a", "unbound", &DeleteOptions::default()).unwrap(),
             Deletion::Gone(_)
         ));
         assert_eq!(
-            api.delete(&PODS, "a", "unbound", &DeleteOptions::default())
-                .unwrap_err()
-                .message,
+            api.delete(&PODS, "a", "unbound", &DeleteOptions::default()).unwrap_err().message,
             "pods \"unbound\" not found"
         );
     }
@@ -531,10 +379,7 @@ mod tests {
         let api = lifecycle();
         let object = pod(&api, "p", "n1");
         let uid = text(&object, "/metadata/uid").to_owned();
-        let options = DeleteOptions {
-            uid: Some("other".to_owned()),
-            ..DeleteOptions::default()
-        };
+        let options = DeleteOptions { uid: Some("other".to_owned()), ..DeleteOptions::default() };
         let status = api.delete(&PODS, "a", "p", &options).unwrap_err();
         assert_eq!((status.code, status.reason.as_str()), (409, "Conflict"));
         assert_eq!(
@@ -586,10 +431,7 @@ mod tests {
             Ok(())
         })
         .unwrap();
-        assert!(matches!(
-            api.delete(&PODS, "a", "p", &DeleteOptions::now()).unwrap(),
-            Deletion::Pending(_)
-        ));
+        assert!(matches!(api.delete(&PODS, "a", "p", &DeleteOptions::now()).unwrap(), Deletion::Pending(_)));
         assert!(api.store.get("pods", "a/p").is_some());
         api.change(&PODS, "a", "p", false, false, |object| {
             object["metadata"]["finalizers"] = json!([]);

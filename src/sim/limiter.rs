@@ -46,20 +46,8 @@ impl RateLimits {
     pub fn cilium() -> Self {
         let max_wait = Some(Duration::from_secs(10));
         Self {
-            get: Some(Limits {
-                rate: Some(4.0),
-                burst: 4,
-                parallel: 4,
-                skip_initial: 4,
-                max_wait,
-            }),
-            list: Some(Limits {
-                rate: Some(1.0),
-                burst: 4,
-                parallel: 2,
-                skip_initial: 0,
-                max_wait: None,
-            }),
+            get: Some(Limits { rate: Some(4.0), burst: 4, parallel: 4, skip_initial: 4, max_wait }),
+            list: Some(Limits { rate: Some(1.0), burst: 4, parallel: 2, skip_initial: 0, max_wait: None }),
             create: Some(Limits {
                 rate: Some(0.5),
                 burst: 4,
@@ -67,25 +55,14 @@ impl RateLimits {
                 skip_initial: 4,
                 max_wait: Some(Duration::from_secs(60)),
             }),
-            delete: Some(Limits {
-                rate: None,
-                burst: 0,
-                parallel: 4,
-                skip_initial: 0,
-                max_wait: None,
-            }),
+            delete: Some(Limits { rate: None, burst: 0, parallel: 4, skip_initial: 0, max_wait: None }),
         }
     }
 
     /// No limits.
     #[must_use]
     pub fn off() -> Self {
-        Self {
-            get: None,
-            list: None,
-            create: None,
-            delete: None,
-        }
+        Self { get: None, list: None, create: None, delete: None }
     }
 }
 
@@ -112,10 +89,7 @@ impl Limiter {
         Self(limits.map(|limits| Limited {
             limits,
             parallel: Semaphore::new(usize::try_from(limits.parallel).unwrap_or(1)),
-            bucket: Mutex::new(Bucket {
-                tokens: f64::from(limits.burst),
-                at: Instant::now(),
-            }),
+            bucket: Mutex::new(Bucket { tokens: f64::from(limits.burst), at: Instant::now() }),
             scheduled: AtomicU64::new(0),
         }))
     }
@@ -129,9 +103,7 @@ impl Limiter {
         }
         let start = Instant::now();
         let acquired = match limits.max_wait {
-            Some(max) => tokio::time::timeout(max, limited.parallel.acquire())
-                .await
-                .map_err(|_| ()),
+            Some(max) => tokio::time::timeout(max, limited.parallel.acquire()).await.map_err(|_| ()),
             None => Ok(limited.parallel.acquire().await),
         };
         let Ok(Ok(permit)) = acquired else {
@@ -167,11 +139,7 @@ impl Bucket {
         self.tokens = (self.tokens + now.duration_since(self.at).as_secs_f64() * rate).min(f64::from(burst));
         self.at = now;
         self.tokens -= 1.0;
-        if self.tokens >= 0.0 {
-            Duration::ZERO
-        } else {
-            Duration::from_secs_f64(-self.tokens / rate)
-        }
+        if self.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-self.tokens / rate) }
     }
 }
 
@@ -189,17 +157,11 @@ mod tests {
         // The transcripts' README: 48 answers and 12 times 429 in 10 s.
         assert_eq!(refused.len(), 12);
         assert!(
-            refused
-                .iter()
-                .all(|text| text.starts_with("request would have to wait ")
-                    || text.starts_with("timed out while waiting")),
+            refused.iter().all(|text| text.starts_with("request would have to wait ")
+                || text.starts_with("timed out while waiting")),
             "{refused:?}"
         );
-        assert!(
-            start.elapsed() <= Duration::from_millis(10_100),
-            "{:?}",
-            start.elapsed()
-        );
+        assert!(start.elapsed() <= Duration::from_millis(10_100), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 //! It speaks what the real parts speak: the API server's HTTP, the agent's REST on a unix socket, the kubelet's Events.
 //! Must not know: the program under test. Objects are plain JSON, so that both sides cannot share a mistake.
 
+mod access;
 mod agent;
 mod agent_routes;
 mod apiserver;
@@ -12,6 +13,7 @@ mod cluster;
 mod cni;
 mod discovery;
 mod faults;
+mod garbage;
 mod http;
 mod ipam;
 mod kubelet;
@@ -21,9 +23,11 @@ mod model;
 mod paging;
 mod patch;
 mod pod_status;
+mod pods;
 mod recorder;
 mod registry;
 mod resource;
+mod route_writes;
 mod routes;
 mod selector;
 mod status;

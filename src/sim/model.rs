@@ -24,11 +24,7 @@ pub(crate) enum Moment {
 pub(crate) fn endpoint(version: AgentVersion, endpoint: &Endpoint, moment: Moment) -> Value {
     let fresh = moment == Moment::Creation;
     let health = if fresh { "Pending" } else { "OK" };
-    let state = if fresh {
-        "regenerating"
-    } else {
-        endpoint.state.as_str()
-    };
+    let state = if fresh { "regenerating" } else { endpoint.state.as_str() };
     let newest = if fresh {
         endpoint.log.iter().rfind(|entry| entry.state == "regenerating")
     } else {
@@ -45,7 +41,7 @@ pub(crate) fn endpoint(version: AgentVersion, endpoint: &Endpoint, moment: Momen
         "SourceIPVerification": "Disabled", "TraceNotification": "Enabled",
     });
     let policy = json!({
-        "allowed-egress-identities": [0], "allowed-ingress-identities": [0], "build": 1, "denied-egress-identities": null,
+        "allowed-egress-identities": [0, 11, 12, 13, 14], "allowed-ingress-identities": [0, 11, 12, 13, 14], "build": 1, "denied-egress-identities": null,
         "denied-ingress-identities": null, "id": endpoint.identity, "l4": {"egress": [], "ingress": []}, "policy-enabled": "none", "policy-revision": 1,
     });
     json!({
@@ -109,11 +105,7 @@ fn networking(endpoint: &Endpoint) -> Value {
     if endpoint.reserved != Some(Reserved::Ingress) {
         put(
             "container-interface-name",
-            if endpoint.reserved.is_some() {
-                ""
-            } else {
-                &endpoint.spec.container_interface
-            },
+            if endpoint.reserved.is_some() { "" } else { &endpoint.spec.container_interface },
         );
         put("interface-name", &endpoint.spec.interface);
         put("host-mac", &endpoint.mac.replacen("0a:", "5e:", 1));
@@ -137,12 +129,8 @@ fn controllers(version: AgentVersion, endpoint: &Endpoint) -> Vec<Value> {
     };
     let success = || json!({"last-success-timestamp": created, "success-count": 1});
     let regeneration = json!({"error-retry": true, "error-retry-base": "2s", "interval": "1s"});
-    let mut list = vec![controller(
-        format!("endpoint-{id}-regeneration-recovery"),
-        regeneration,
-        json!({}),
-        0,
-    )];
+    let mut list =
+        vec![controller(format!("endpoint-{id}-regeneration-recovery"), regeneration, json!({}), 0)];
     if endpoint.reserved != Some(Reserved::Host) && !endpoint.restored {
         list.push(controller(
             format!("resolve-identity-{id}"),
@@ -215,7 +203,7 @@ fn release(version: AgentVersion) -> &'static str {
 
 /// `GET /healthz`, the short form.
 pub(crate) fn healthz_brief(about: &About<'_>) -> Value {
-    json!({"cilium": cilium_state(about), "cluster": {}, "controllers": null})
+    json!({"cilium": cilium_state(about), "cluster": {"nodes": null}})
 }
 
 fn cilium_state(about: &About<'_>) -> Value {
@@ -225,23 +213,12 @@ fn cilium_state(about: &About<'_>) -> Value {
 
 /// `GET /healthz`, the long form.
 pub(crate) fn healthz(about: &About<'_>) -> Value {
-    let allocations: Map<String, Value> = about
-        .allocations
-        .iter()
-        .map(|(ip, owner)| (ip.to_string(), owner.as_str().into()))
-        .collect();
-    let v4: Vec<String> = about
-        .allocations
-        .keys()
-        .filter(|ip| ip.is_ipv4())
-        .map(ToString::to_string)
-        .collect();
-    let v6: Vec<String> = about
-        .allocations
-        .keys()
-        .filter(|ip| ip.is_ipv6())
-        .map(ToString::to_string)
-        .collect();
+    let allocations: Map<String, Value> =
+        about.allocations.iter().map(|(ip, owner)| (ip.to_string(), owner.as_str().into())).collect();
+    let v4: Vec<String> =
+        about.allocations.keys().filter(|ip| ip.is_ipv4()).map(ToString::to_string).collect();
+    let v6: Vec<String> =
+        about.allocations.keys().filter(|ip| ip.is_ipv6()).map(ToString::to_string).collect();
     json!({
         "attach-mode": "tcx",
         "bandwidth-manager": {"devices": null},
@@ -339,11 +316,7 @@ mod tests {
             .iter()
             .filter_map(|c| c["name"].as_str())
             .collect();
-        assert_eq!(
-            names.contains(&"resolve-labels-tenant-a/pod-a"),
-            controller,
-            "{names:?}"
-        );
+        assert_eq!(names.contains(&"resolve-labels-tenant-a/pod-a"), controller, "{names:?}");
         // As transcript leak-03.
         assert_eq!(
             model["status"]["identity"]["labels"],
@@ -368,10 +341,7 @@ mod tests {
     fn reserved_endpoints_name_nobody(#[case] version: AgentVersion, #[case] ids: Value) {
         let model = shown(version, Some(Reserved::Health));
         assert_eq!(model["status"]["external-identifiers"], ids);
-        assert_eq!(
-            model["status"]["identity"],
-            json!({"id": 4, "labels": ["reserved:health"]})
-        );
+        assert_eq!(model["status"]["identity"], json!({"id": 4, "labels": ["reserved:health"]}));
         assert_eq!(model["status"]["networking"]["interface-name"], "lxc_health");
     }
 }

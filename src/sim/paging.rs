@@ -43,22 +43,17 @@ pub(crate) fn list(
             // The server's own token for a list that may be inconsistent.
             None => store.snapshot(resource.storage),
             Some(revision) => {
-                let objects = store
-                    .snapshot_at(resource.storage, revision)
-                    .map_err(|_| Status {
-                        continue_token: Some(encode(None, &start)),
-                        ..Status::expired(EXPIRED)
-                    })?;
+                let objects = store.snapshot_at(resource.storage, revision).map_err(|_| Status {
+                    continue_token: Some(encode(None, &start)),
+                    ..Status::expired(EXPIRED)
+                })?;
                 (objects, revision)
             }
         };
         (objects, revision, Some(start))
     };
-    let namespace_prefix = if selector.namespace.is_empty() {
-        String::new()
-    } else {
-        format!("{}/", selector.namespace)
-    };
+    let namespace_prefix =
+        if selector.namespace.is_empty() { String::new() } else { format!("{}/", selector.namespace) };
     let mut matching = objects
         .range(start.unwrap_or_default()..)
         .filter(|(key, object)| key.starts_with(&namespace_prefix) && selector.matches(object));
@@ -95,7 +90,9 @@ fn read_version(version: &str) -> Result<u64, Status> {
     if version.is_empty() {
         return Ok(0);
     }
-    let why = format!("resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax");
+    let why = format!(
+        "resourceVersion: Invalid value: \"{version}\": strconv.ParseUint: parsing \"{version}\": invalid syntax"
+    );
     version.parse().map_err(|_| Status::bad_request(format!("invalid resource version: {why}")))
 }
 
@@ -107,7 +104,11 @@ fn first_page(store: &Store, resource: &Resource, page: &Page) -> Result<(Object
             .map_err(|_| Status::expired("The resourceVersion for the provided list is too old."))?;
         return Ok((objects, revision));
     }
-    Ok(store.snapshot(resource.storage))
+    let (objects, current) = store.snapshot(resource.storage);
+    if revision > current {
+        return Err(Status::too_large_version(revision, current));
+    }
+    Ok((objects, current))
 }
 
 /// The items of a core list carry no kind and apiVersion of their own; those of custom resources do.
@@ -126,11 +127,7 @@ pub(crate) fn without_type(object: &Value) -> Value {
 
 fn encode(revision: Option<u64>, start: &str) -> String {
     let revision = revision.map_or_else(|| json!(-1), |revision| json!(revision));
-    base64_encode(
-        json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start})
-            .to_string()
-            .as_bytes(),
-    )
+    base64_encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string().as_bytes())
 }
 
 fn decode(token: &str) -> Result<(Option<u64>, String), Status> {
@@ -142,13 +139,10 @@ fn decode(token: &str) -> Result<(Option<u64>, String), Status> {
         return Err(invalid(": server does not recognize this encoded version"));
     }
     let start = value["start"].as_str().filter(|start| !start.is_empty());
-    let start = start
-        .ok_or_else(|| invalid(": encoded start key empty (version meta.k8s.io/v1)"))?
-        .to_owned();
+    let start =
+        start.ok_or_else(|| invalid(": encoded start key empty (version meta.k8s.io/v1)"))?.to_owned();
     match value["rv"].as_i64() {
-        Some(0) | None => Err(invalid(
-            ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
-        )),
+        Some(0) | None => Err(invalid(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)")),
         Some(revision) => Ok((u64::try_from(revision).ok(), start)),
     }
 }
@@ -159,9 +153,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 fn base64_encode(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.chunks(3) {
-        let word = (0..3).fold(0_u32, |word, at| {
-            (word << 8) | u32::from(chunk.get(at).copied().unwrap_or_default())
-        });
+        let word = (0..3)
+            .fold(0_u32, |word, at| (word << 8) | u32::from(chunk.get(at).copied().unwrap_or_default()));
         for at in 0..=chunk.len() {
             let index = (word >> (18 - 6 * at)) & 63;
             out.push(char::from(ALPHABET[usize::try_from(index).unwrap_or_default()]));
@@ -194,10 +187,7 @@ mod tests {
     #[test]
     fn tokens_come_back_and_garbage_is_a_400() {
         for start in ["a", "ab\0", "abc", "ns/name\0"] {
-            assert_eq!(
-                decode(&encode(Some(7), start)).unwrap(),
-                (Some(7), start.to_owned())
-            );
+            assert_eq!(decode(&encode(Some(7), start)).unwrap(), (Some(7), start.to_owned()));
             assert_eq!(decode(&encode(None, start)).unwrap(), (None, start.to_owned()));
         }
         for token in ["x", "!!!!", "e30", "eyJ2IjoxfQ", "é"] {

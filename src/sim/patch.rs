@@ -48,10 +48,7 @@ pub(crate) fn apply(target: &mut Value, patch: &Value, style: Style) {
             target.remove(name);
             continue;
         }
-        let merge_key = KEYED_LISTS
-            .iter()
-            .find(|(list, _)| list == name)
-            .map(|(_, key)| *key);
+        let merge_key = KEYED_LISTS.iter().find(|(list, _)| list == name).map(|(_, key)| *key);
         let slot = target.entry(name.clone()).or_insert(Value::Null);
         match (style, merge_key, slot.as_array_mut(), value.as_array()) {
             (Style::Strategic, Some(key), Some(old), Some(new)) => merge_lists(old, new, key),
@@ -62,10 +59,7 @@ pub(crate) fn apply(target: &mut Value, patch: &Value, style: Style) {
 
 fn merge_lists(old: &mut Vec<Value>, new: &[Value], key: &str) {
     for item in new {
-        match old
-            .iter_mut()
-            .find(|present| present.get(key).is_some() && present.get(key) == item.get(key))
-        {
+        match old.iter_mut().find(|present| present.get(key).is_some() && present.get(key) == item.get(key)) {
             Some(present) => apply(present, item, Style::Strategic),
             None => old.push(item.clone()),
         }
@@ -89,11 +83,7 @@ mod tests {
             json!({"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}]}})
         );
         let mut replaced = old;
-        apply(
-            &mut replaced,
-            &json!({"status": {"conditions": []}}),
-            Style::Merge,
-        );
+        apply(&mut replaced, &json!({"status": {"conditions": []}}), Style::Merge);
         assert_eq!(replaced["status"]["conditions"], json!([]));
     }
 }

@@ -12,19 +12,11 @@ use super::resource::text;
 
 /// Field path, image and name of each container.
 pub(crate) fn containers(pod: &Value) -> Vec<(String, String, String)> {
-    let containers = pod
-        .pointer("/spec/containers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
+    let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
     containers
         .map(|container| {
             let name = text(container, "/name").to_owned();
-            (
-                format!("spec.containers{{{name}}}"),
-                text(container, "/image").to_owned(),
-                name,
-            )
+            (format!("spec.containers{{{name}}}"), text(container, "/image").to_owned(), name)
         })
         .collect()
 }
@@ -58,18 +50,11 @@ fn container_statuses(pod: &Value, state: &Value, ready: bool) -> Vec<Value> {
 
 fn start_time(pod: &Value, at: &str) -> String {
     let present = text(pod, "/status/startTime");
-    if present.is_empty() {
-        at.to_owned()
-    } else {
-        present.to_owned()
-    }
+    if present.is_empty() { at.to_owned() } else { present.to_owned() }
 }
 
 fn ips(addresses: &[IpAddr]) -> Vec<Value> {
-    addresses
-        .iter()
-        .map(|address| json!({"ip": address.to_string()}))
-        .collect()
+    addresses.iter().map(|address| json!({"ip": address.to_string()})).collect()
 }
 
 /// `Pending`, the container waits for a sandbox.
@@ -87,11 +72,7 @@ pub(crate) fn sandboxed(pod: &Value, node: IpAddr, addresses: &[IpAddr], at: Tim
     let text = seconds(at);
     let mut status = creating(pod, node, at);
     status["conditions"] = conditions(true, false, &text);
-    status["podIP"] = addresses
-        .first()
-        .map(ToString::to_string)
-        .unwrap_or_default()
-        .into();
+    status["podIP"] = addresses.first().map(ToString::to_string).unwrap_or_default().into();
     status["podIPs"] = ips(addresses).into();
     status
 }

@@ -48,11 +48,7 @@ struct Written {
 
 impl Recorder {
     pub(crate) fn new(api: ApiServer, host: &str) -> Self {
-        Self {
-            api,
-            host: host.to_owned(),
-            memory: Mutex::default(),
-        }
+        Self { api, host: host.to_owned(), memory: Mutex::default() }
     }
 
     /// Records that something happened to a pod.
@@ -70,17 +66,9 @@ impl Recorder {
 
         let mut memory = lock(&self.memory);
         let aggregated = memory.aggregates(&similar, message, now);
-        let key = if aggregated {
-            similar
-        } else {
-            format!("{similar}/{field_path}/{message}")
-        };
+        let key = if aggregated { similar } else { format!("{similar}/{field_path}/{message}") };
         memory.last_number = now.as_nanosecond().max(memory.last_number + 1);
-        let fresh = Written {
-            name: format!("{name}.{:x}", memory.last_number),
-            count: 0,
-            first: now,
-        };
+        let fresh = Written { name: format!("{name}.{:x}", memory.last_number), count: 0, first: now };
         let written = memory.written.entry(key).or_insert(fresh);
         written.count += 1;
         let written = written.clone();
@@ -97,11 +85,7 @@ impl Recorder {
         let last = seconds(now);
         if written.count > 1 {
             let patch = json!({"count": written.count, "lastTimestamp": last, "message": message});
-            if self
-                .api
-                .patch_merge(&EVENTS, namespace, &written.name, &patch)
-                .is_ok()
-            {
+            if self.api.patch_merge(&EVENTS, namespace, &written.name, &patch).is_ok() {
                 return;
             }
         }
@@ -113,11 +97,7 @@ impl Recorder {
             involved["fieldPath"] = field_path.into();
         }
         // The aggregate is made without the reporting fields.
-        let (component, instance) = if aggregated {
-            ("", "")
-        } else {
-            ("kubelet", self.host.as_str())
-        };
+        let (component, instance) = if aggregated { ("", "") } else { ("kubelet", self.host.as_str()) };
         let event = json!({
             "metadata": {"name": written.name, "namespace": namespace},
             "involvedObject": involved, "reason": reason, "message": message,
@@ -132,10 +112,8 @@ impl Recorder {
 
 impl Memory {
     fn aggregates(&mut self, similar: &str, message: &str, now: Timestamp) -> bool {
-        let (messages, last) = self
-            .similar
-            .entry(similar.to_owned())
-            .or_insert_with(|| (BTreeSet::new(), now));
+        let (messages, last) =
+            self.similar.entry(similar.to_owned()).or_insert_with(|| (BTreeSet::new(), now));
         if now.duration_since(*last) > FORGET_AFTER {
             messages.clear();
         }

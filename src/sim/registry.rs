@@ -3,7 +3,7 @@
 //! Must not know: HTTP, JSON models, rate limits.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -100,14 +100,17 @@ impl EndpointSpec {
         }
     }
 
+    /// Its addresses, IPv4 first.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let v4 = self.ipv4.map(IpAddr::V4);
+        v4.into_iter().chain(self.ipv6.map(IpAddr::V6)).collect()
+    }
+
     /// `namespace/pod`, or the empty text.
     #[must_use]
     pub fn pod_key(&self) -> String {
-        if self.pod.is_empty() {
-            String::new()
-        } else {
-            format!("{}/{}", self.namespace, self.pod)
-        }
+        if self.pod.is_empty() { String::new() } else { format!("{}/{}", self.namespace, self.pod) }
     }
 }
 
@@ -181,11 +184,7 @@ impl Endpoint {
         // No more than a full log is written.
         let times: Vec<Timestamp> = ((due - 60).max(0)..due).map(at).collect();
         self.next_regeneration = at(due);
-        for at in times
-            .into_iter()
-            .filter(|_| self.state == "ready")
-            .collect::<Vec<_>>()
-        {
+        for at in times.into_iter().filter(|_| self.state == "ready").collect::<Vec<_>>() {
             self.regenerate(at, "PeriodicRegeneration", "PeriodicRegeneration");
         }
     }
@@ -199,11 +198,7 @@ impl Endpoint {
             &format!("Triggering endpoint regeneration due to {trigger}"),
         );
         self.write_log(at, "regenerating", &format!("Regenerating endpoint: {reason}"));
-        self.write_log(
-            at,
-            "ready",
-            "Completed endpoint regeneration with no pending regeneration requests",
-        );
+        self.write_log(at, "ready", "Completed endpoint regeneration with no pending regeneration requests");
         self.write_log(at, "ready", &done);
         self.write_log(at, "ready", &done);
     }
@@ -225,11 +220,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(version: AgentVersion) -> Self {
-        Self {
-            version,
-            by_id: BTreeMap::new(),
-            references: HashMap::new(),
-        }
+        Self { version, by_id: BTreeMap::new(), references: HashMap::new() }
     }
 
     /// Finds an endpoint by the id of a request.
@@ -267,10 +258,10 @@ impl Registry {
         Ok(self.by_id.contains_key(&id).then_some(id))
     }
 
-    pub(crate) fn by_address(&self, address: std::net::IpAddr) -> Option<&Endpoint> {
+    pub(crate) fn by_address(&self, address: IpAddr) -> Option<&Endpoint> {
         let reference = match address {
-            std::net::IpAddr::V4(address) => format!("ipv4:{address}"),
-            std::net::IpAddr::V6(address) => format!("ipv6:{address}"),
+            IpAddr::V4(address) => format!("ipv4:{address}"),
+            IpAddr::V6(address) => format!("ipv6:{address}"),
         };
         self.by_id.get(self.references.get(&reference)?)
     }
@@ -282,20 +273,12 @@ impl Registry {
         }
         let attachment = spec.attachment_id();
         let (prefix, what) = match self.version {
-            AgentVersion::V1_14 => (
-                "container-id",
-                format!("endpoint for container {attachment} already exists"),
-            ),
-            _ => (
-                "cni-attachment-id",
-                format!("endpoint for CNI attachment ID {attachment} already exists"),
-            ),
+            AgentVersion::V1_14 => {
+                ("container-id", format!("endpoint for container {attachment} already exists"))
+            }
+            _ => ("cni-attachment-id", format!("endpoint for CNI attachment ID {attachment} already exists")),
         };
-        let reference = if self.version == AgentVersion::V1_14 {
-            &spec.container_id
-        } else {
-            &attachment
-        };
+        let reference = if self.version == AgentVersion::V1_14 { &spec.container_id } else { &attachment };
         if !attachment.is_empty() && self.references.contains_key(&format!("{prefix}:{reference}")) {
             return Err(what);
         }
@@ -305,7 +288,7 @@ impl Registry {
             }
         }
         if let Some(label) = spec.labels.iter().find(|label| label.starts_with("reserved:")) {
-            return Err(format!("not allowed to add reserved labels: {label}"));
+            return Err(format!("not allowed to add reserved labels: [{label}]"));
         }
         Ok(())
     }
@@ -323,14 +306,7 @@ impl Registry {
         let (identity, labels) = identity(&spec, reserved, pod);
         let created = spec.created.unwrap_or(now);
         let mac = random.hex(10);
-        let mac = format!(
-            "0a:{}:{}:{}:{}:{}",
-            &mac[..2],
-            &mac[2..4],
-            &mac[4..6],
-            &mac[6..8],
-            &mac[8..]
-        );
+        let mac = format!("0a:{}:{}:{}:{}:{}", &mac[..2], &mac[2..4], &mac[4..6], &mac[6..8], &mac[8..]);
         let mut endpoint = Endpoint {
             id,
             reserved,
@@ -403,9 +379,7 @@ impl Registry {
 
 fn addresses(spec: &EndpointSpec) -> Vec<String> {
     let v4 = spec.ipv4.map(|address| format!("ipv4:{address}"));
-    v4.into_iter()
-        .chain(spec.ipv6.map(|address| format!("ipv6:{address}")))
-        .collect()
+    v4.into_iter().chain(spec.ipv6.map(|address| format!("ipv6:{address}"))).collect()
 }
 
 /// The numeric identity and its labels.
@@ -422,9 +396,7 @@ fn identity(
     }
     let mut labels = spec.labels.clone();
     if let Some(pod) = pod {
-        let own = pod
-            .pointer("/metadata/labels")
-            .and_then(serde_json::Value::as_object);
+        let own = pod.pointer("/metadata/labels").and_then(serde_json::Value::as_object);
         labels.extend(
             own.into_iter()
                 .flatten()
@@ -449,9 +421,7 @@ fn identity(
     let hash = labels
         .iter()
         .flat_map(|label| label.bytes())
-        .fold(0x811C_9DC5_u32, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
+        .fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     (256 + hash % 65_000, labels)
 }
 
@@ -489,19 +459,13 @@ mod tests {
     #[case::number("684", Ok(true))]
     #[case::other_number("cilium-local:685", Ok(false))]
     #[case::too_large("70000", Err("endpoint id too large: 70000"))]
-    #[case::no_number(
-        "x",
-        Err("invalid numeric cilium id: strconv.ParseInt: parsing \"x\": invalid syntax")
-    )]
+    #[case::no_number("x", Err("invalid numeric cilium id: strconv.ParseInt: parsing \"x\": invalid syntax"))]
     #[case::container("container-id:aaaa1111", Err("unknown endpoint ID prefix \"container-id\""))]
     #[case::pod_name("pod-name:tenant-a/pod-a", Err("unknown endpoint ID prefix \"pod-name\""))]
     #[case::nonsense("a:b:c", Err("unknown endpoint ID prefix \"a\""))]
     fn ids_on_1_20(#[case] id: &str, #[case] expected: Result<bool, &str>) {
         let found = registry(AgentVersion::V1_20).lookup(id).map(|id| id.is_some());
-        assert_eq!(
-            found.map_err(|error| error.to_string()),
-            expected.map_err(str::to_owned)
-        );
+        assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
     }
 
     #[rstest]
@@ -514,13 +478,8 @@ mod tests {
 
     #[test]
     fn attachment_ids_are_unknown_to_1_14() {
-        let error = registry(AgentVersion::V1_14)
-            .lookup("cni-attachment-id:aaaa1111:eth0")
-            .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "unknown endpoint ID prefix \"cni-attachment-id\""
-        );
+        let error = registry(AgentVersion::V1_14).lookup("cni-attachment-id:aaaa1111:eth0").unwrap_err();
+        assert_eq!(error.to_string(), "unknown endpoint ID prefix \"cni-attachment-id\"");
     }
 
     #[test]
@@ -531,25 +490,16 @@ mod tests {
             ipv6: Some("fd00:10:244:1::50".parse().unwrap()),
             ..EndpointSpec::new("a", "b", "aaaa1111", Ipv4Addr::new(10, 244, 1, 50))
         };
-        assert_eq!(
-            registry.check(&spec).unwrap_err(),
-            "endpoint ID 684 already exists"
-        );
+        assert_eq!(registry.check(&spec).unwrap_err(), "endpoint ID 684 already exists");
         spec.id = None;
         assert_eq!(
             registry.check(&spec).unwrap_err(),
             "endpoint for CNI attachment ID aaaa1111:eth0 already exists"
         );
         spec.container_id = "b".to_owned();
-        assert_eq!(
-            registry.check(&spec).unwrap_err(),
-            "IP ipv4:10.244.1.50 is already in use"
-        );
+        assert_eq!(registry.check(&spec).unwrap_err(), "IP ipv4:10.244.1.50 is already in use");
         spec.ipv4 = Some(Ipv4Addr::new(10, 244, 1, 51));
-        assert_eq!(
-            registry.check(&spec).unwrap_err(),
-            "IP ipv6:fd00:10:244:1::50 is already in use"
-        );
+        assert_eq!(registry.check(&spec).unwrap_err(), "IP ipv6:fd00:10:244:1::50 is already in use");
     }
 
     #[test]

@@ -58,15 +58,11 @@ pub static PODS: Resource = Resource {
     ..resource("", "v1", "pods", "pod", "Pod")
 };
 /// core/v1 events.
-pub static EVENTS: Resource = Resource {
-    short_names: &["ev"],
-    ..resource("", "v1", "events", "event", "Event")
-};
+pub static EVENTS: Resource =
+    Resource { short_names: &["ev"], ..resource("", "v1", "events", "event", "Event") };
 /// events.k8s.io/v1 events: the same objects as [`EVENTS`] with other field names.
-pub static NEW_EVENTS: Resource = Resource {
-    short_names: &["ev"],
-    ..resource("events.k8s.io", "v1", "events", "event", "Event")
-};
+pub static NEW_EVENTS: Resource =
+    Resource { short_names: &["ev"], ..resource("events.k8s.io", "v1", "events", "event", "Event") };
 /// core/v1 nodes.
 pub static NODES: Resource = Resource {
     short_names: &["no"],
@@ -112,25 +108,13 @@ pub static CILIUM_NODES: Resource = Resource {
 /// cilium.io/v2 ciliumendpoints: no status subresource.
 pub static CILIUM_ENDPOINTS: Resource = Resource {
     short_names: &["cep", "ciliumep"],
-    ..resource(
-        "cilium.io",
-        "v2",
-        "ciliumendpoints",
-        "ciliumendpoint",
-        "CiliumEndpoint",
-    )
+    ..resource("cilium.io", "v2", "ciliumendpoints", "ciliumendpoint", "CiliumEndpoint")
 };
 /// cilium.io/v2alpha1 ciliumendpointslices.
 pub static CILIUM_ENDPOINT_SLICES: Resource = Resource {
     short_names: &["ces"],
     namespaced: false,
-    ..resource(
-        "cilium.io",
-        "v2alpha1",
-        "ciliumendpointslices",
-        "ciliumendpointslice",
-        "CiliumEndpointSlice",
-    )
+    ..resource("cilium.io", "v2alpha1", "ciliumendpointslices", "ciliumendpointslice", "CiliumEndpointSlice")
 };
 
 /// Every resource.
@@ -153,17 +137,24 @@ impl Resource {
     /// `pods`, `ciliumnodes.cilium.io`.
     #[must_use]
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() {
-            self.plural.to_owned()
-        } else {
-            format!("{}.{}", self.plural, self.group)
-        }
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
     /// Whether it is one of Cilium's custom resources, which the server words and lists otherwise than its own.
     #[must_use]
     pub fn is_custom(&self) -> bool {
         self.group == "cilium.io"
+    }
+
+    /// Whether `metadata.generation` counts its changes here.
+    #[must_use]
+    pub(crate) fn has_generation(&self) -> bool {
+        self.is_custom() || self.group == "apps"
+    }
+
+    /// The version that its objects are stored in; of the two faces of events it is the core one.
+    pub(crate) fn stored_version(&self) -> String {
+        if self.kind == EVENTS.kind { EVENTS.api_version() } else { self.api_version() }
     }
 
     /// `v1`, `cilium.io/v2`.
@@ -179,19 +170,12 @@ impl Resource {
 
 /// The key of an object in its storage; ordered as etcd orders it.
 pub(crate) fn key(namespace: &str, name: &str) -> String {
-    if namespace.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{namespace}/{name}")
-    }
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 /// A text field of an object, or the empty text.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// What a path of the API stands for.
@@ -215,9 +199,7 @@ pub(crate) fn parse_path(path: &str) -> Option<Target> {
         _ => return None,
     };
     let find = |plural: &str| {
-        RESOURCES
-            .into_iter()
-            .find(|r| r.group == group && r.version == version && r.plural == plural)
+        RESOURCES.into_iter().find(|r| r.group == group && r.version == version && r.plural == plural)
     };
     let target = |resource, namespace: &str, name: &str, subresource: &str| {
         Some(Target {
@@ -278,10 +260,7 @@ pub(crate) fn query_pairs(query: &str) -> Vec<(String, String)> {
         .filter(|part| !part.is_empty())
         .filter_map(|part| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            Some((
-                decode(&name.replace('+', " "))?,
-                decode(&value.replace('+', " "))?,
-            ))
+            Some((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?))
         })
         .collect()
 }
@@ -294,18 +273,10 @@ mod tests {
     fn paths_name_resources() {
         let pod = parse_path("/api/v1/namespaces/a/pods/b/status").unwrap();
         assert_eq!(
-            (
-                pod.resource,
-                pod.namespace.as_str(),
-                pod.name.as_str(),
-                pod.subresource.as_str()
-            ),
+            (pod.resource, pod.namespace.as_str(), pod.name.as_str(), pod.subresource.as_str()),
             (&PODS, "a", "b", "status")
         );
-        assert_eq!(
-            parse_path("/apis/cilium.io/v2/ciliumnodes/n1").unwrap().resource,
-            &CILIUM_NODES
-        );
+        assert_eq!(parse_path("/apis/cilium.io/v2/ciliumnodes/n1").unwrap().resource, &CILIUM_NODES);
         assert_eq!(parse_path("/api/v1/namespaces/a").unwrap().resource, &NAMESPACES);
         assert_eq!(parse_path("/api/v1/pods").unwrap().namespace, "");
         assert_eq!(parse_path("/api/v1/secrets"), None);
@@ -315,17 +286,7 @@ mod tests {
 
     #[test]
     fn garbage_does_not_panic() {
-        for text in [
-            "",
-            "%",
-            "%2",
-            "%zz",
-            "%ff",
-            "a%2Fb",
-            "//",
-            "/api//",
-            "/apis/%/%/%",
-        ] {
+        for text in ["", "%", "%2", "%zz", "%ff", "a%2Fb", "//", "/api//", "/apis/%/%/%"] {
             let _ = decode(text);
             let _ = parse_path(text);
             let _ = query_pairs(text);

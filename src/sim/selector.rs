@@ -54,10 +54,7 @@ impl Selector {
     /// Whether the object belongs to the answer.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || text(object, "/metadata/namespace") == self.namespace)
-            && self
-                .fields
-                .iter()
-                .all(|term| (field_value(object, &term.field) == term.value) == term.equal)
+            && self.fields.iter().all(|term| (field_value(object, &term.field) == term.value) == term.equal)
             && self.labels.iter().all(|term| term.matches(object))
     }
 
@@ -84,11 +81,7 @@ fn parse_fields(resource: &Resource, selector: &str) -> Result<Vec<FieldTerm>, S
         if !field_known(resource, field) {
             return Err(Status::bad_request(format!("field label not supported: {field}")));
         }
-        terms.push(FieldTerm {
-            field: field.to_owned(),
-            value: value.to_owned(),
-            equal,
-        });
+        terms.push(FieldTerm { field: field.to_owned(), value: value.to_owned(), equal });
     }
     Ok(terms)
 }
@@ -135,31 +128,19 @@ fn field_value(object: &Value, field: &str) -> String {
         "status.podIPs" => String::new(),
         "spec.hostNetwork" | "spec.unschedulable" => {
             let pointer = format!("/{}", field.replace('.', "/"));
-            object
-                .pointer(&pointer)
-                .and_then(Value::as_bool)
-                .unwrap_or_default()
-                .to_string()
+            object.pointer(&pointer).and_then(Value::as_bool).unwrap_or_default().to_string()
         }
         "source" => {
             let component = text(object, "/source/component");
-            if component.is_empty() {
-                text(object, "/reportingComponent")
-            } else {
-                component
-            }
-            .to_owned()
+            if component.is_empty() { text(object, "/reportingComponent") } else { component }.to_owned()
         }
         _ => text(object, &format!("/{}", field.replace('.', "/"))).to_owned(),
     }
 }
 
 fn parse_labels(selector: &str) -> Result<Vec<LabelTerm>, Status> {
-    let unreadable = || {
-        Status::bad_request(format!(
-            "unable to parse requirement: invalid label selector '{selector}'"
-        ))
-    };
+    let unreadable =
+        || Status::bad_request(format!("unable to parse requirement: invalid label selector '{selector}'"));
     let mut terms = Vec::new();
     for part in split_outside_parentheses(selector) {
         let part = part.trim();
@@ -173,10 +154,7 @@ fn parse_labels(selector: &str) -> Result<Vec<LabelTerm>, Status> {
             if let Some(key) = head.strip_suffix(" notin") {
                 (key, LabelRule::NotIn(values))
             } else {
-                (
-                    head.strip_suffix(" in").ok_or_else(unreadable)?,
-                    LabelRule::In(values),
-                )
+                (head.strip_suffix(" in").ok_or_else(unreadable)?, LabelRule::In(values))
             }
         } else if let Some((key, value)) = part.split_once("!=") {
             (key, LabelRule::NotIn(vec![value.trim().to_owned()]))
@@ -188,17 +166,17 @@ fn parse_labels(selector: &str) -> Result<Vec<LabelTerm>, Status> {
             (part, LabelRule::Exists)
         };
         let key = key.trim();
-        if key.is_empty()
-            || !key
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        {
+        if key.is_empty() && part.starts_with('=') {
+            return Err(Status::bad_request("found '=', expected: !, identifier, or 'end of string'"));
+        }
+        if let (Some((_, operand)), LabelRule::Exists) = (key.split_once(" in "), &rule) {
+            let why = format!("unable to parse requirement: found '{operand}' expected: '('");
+            return Err(Status::bad_request(why));
+        }
+        if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)) {
             return Err(unreadable());
         }
-        terms.push(LabelTerm {
-            key: key.to_owned(),
-            rule,
-        });
+        terms.push(LabelTerm { key: key.to_owned(), rule });
     }
     Ok(terms)
 }
@@ -258,26 +236,17 @@ mod tests {
     fn pods(#[case] fields: &str, #[case] labels: &str, #[case] expected: bool) {
         let pod = json!({"metadata": {"name": "p", "namespace": "a", "labels": {"app": "db"}}, "spec": {"nodeName": "n1"},
             "status": {"podIP": "10.0.0.9", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}});
-        assert_eq!(
-            Selector::parse(&PODS, "a", fields, labels).unwrap().matches(&pod),
-            expected
-        );
+        assert_eq!(Selector::parse(&PODS, "a", fields, labels).unwrap().matches(&pod), expected);
     }
 
     #[test]
     fn what_cannot_be_read_is_a_400_in_the_servers_words() {
         let status = Selector::parse(&PODS, "", "spec.nodename=n1", "").unwrap_err();
-        assert_eq!(
-            (status.code, status.message.as_str()),
-            (400, "field label not supported: spec.nodename")
-        );
+        assert_eq!((status.code, status.message.as_str()), (400, "field label not supported: spec.nodename"));
         let status = Selector::parse(&CILIUM_NODES, "", "spec.x=1", "").unwrap_err();
         assert_eq!(status.message, "field label not supported: spec.x");
         let status = Selector::parse(&EVENTS, "", "reason", "").unwrap_err();
-        assert_eq!(
-            status.message,
-            "invalid selector: 'reason'; can't understand 'reason'"
-        );
+        assert_eq!(status.message, "invalid selector: 'reason'; can't understand 'reason'");
         assert_eq!(Selector::parse(&PODS, "", "", "a in b)").unwrap_err().code, 400);
         assert_eq!(Selector::parse(&PODS, "", "", "=x").unwrap_err().code, 400);
     }

@@ -25,13 +25,7 @@ pub struct Status {
 impl Status {
     /// A status with a code, a reason and a message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            reason: reason.to_owned(),
-            message: message.into(),
-            details: None,
-            continue_token: None,
-        }
+        Self { code, reason: reason.to_owned(), message: message.into(), details: None, continue_token: None }
     }
 
     fn about(mut self, resource: &Resource, name: &str) -> Self {
@@ -48,22 +42,14 @@ impl Status {
 
     /// 404 for an object.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
-        Self::new(
-            404,
-            "NotFound",
-            format!("{} \"{name}\" not found", resource.qualified()),
-        )
-        .about(resource, name)
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified()))
+            .about(resource, name)
     }
 
     /// 409 for a name that is taken.
     pub(crate) fn already_exists(resource: &Resource, name: &str) -> Self {
-        Self::new(
-            409,
-            "AlreadyExists",
-            format!("{} \"{name}\" already exists", resource.qualified()),
-        )
-        .about(resource, name)
+        Self::new(409, "AlreadyExists", format!("{} \"{name}\" already exists", resource.qualified()))
+            .about(resource, name)
     }
 
     /// 409 for a write against another version of the object.
@@ -73,10 +59,7 @@ impl Status {
         Self::new(
             409,
             "Conflict",
-            format!(
-                "Operation cannot be fulfilled on {} \"{name}\": {why}",
-                resource.qualified()
-            ),
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified()),
         )
         .about(resource, name)
     }
@@ -115,16 +98,13 @@ impl Status {
     /// 403 with the resource's name and the rest of the sentence.
     pub(crate) fn forbidden(resource: Option<&Resource>, name: &str, why: &str) -> Self {
         match resource {
-            None => Self {
-                details: Some(json!({})),
-                ..Self::new(403, "Forbidden", format!("forbidden: {why}"))
-            },
-            Some(resource) if name.is_empty() => Self::new(
-                403,
-                "Forbidden",
-                format!("{} is forbidden: {why}", resource.qualified()),
-            )
-            .about(resource, name),
+            None => {
+                Self { details: Some(json!({})), ..Self::new(403, "Forbidden", format!("forbidden: {why}")) }
+            }
+            Some(resource) if name.is_empty() => {
+                Self::new(403, "Forbidden", format!("{} is forbidden: {why}", resource.qualified()))
+                    .about(resource, name)
+            }
             Some(resource) => Self::new(
                 403,
                 "Forbidden",
@@ -152,26 +132,67 @@ impl Status {
         Self::new(410, "Expired", message)
     }
 
-    /// 415.
-    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+    /// 415 of the server's own resources.
+    pub(crate) fn unsupported_media_type() -> Self {
         Self {
             details: Some(json!({})),
-            ..Self::new(415, "UnsupportedMediaType", message)
+            ..Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
         }
+    }
+
+    /// 415 of custom resources.
+    pub(crate) fn unknown_format() -> Self {
+        let why = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        Self::new(415, "UnsupportedMediaType", why)
+    }
+
+    /// 504 for a resource version of the future.
+    pub(crate) fn too_large_version(wanted: u64, current: u64) -> Self {
+        let causes = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        let details = json!({"causes": causes, "retryAfterSeconds": 1});
+        Self { details: Some(details), ..Self::new(504, "Timeout", message) }
+    }
+
+    /// 422 for a custom resource that is written without its version; it is named by its plural here.
+    pub(crate) fn version_required(resource: &Resource, name: &str) -> Self {
+        let field = "metadata.resourceVersion";
+        let body = "Invalid value: 0: must be specified for an update";
+        let mut status = Self::invalid(resource, name, field, "FieldValueInvalid", body);
+        status.message = format!("{} \"{name}\" is invalid: {field}: {body}", resource.qualified());
+        if let Some(details) = &mut status.details {
+            details["kind"] = resource.plural.into();
+        }
+        status
+    }
+
+    /// 409 for a write that names another UID.
+    pub(crate) fn other_uid(resource: &Resource, key: &str, name: &str, wanted: &str, present: &str) -> Self {
+        let group = if resource.group.is_empty() { String::new() } else { format!("{}/", resource.group) };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {present}",
+            resource.plural
+        );
+        let message = format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
+        Self::new(409, "Conflict", message).about(resource, name)
     }
 
     /// 404 where a group is served and the resource is not.
     pub(crate) fn no_resource() -> Self {
-        Self { details: Some(json!({})), ..Self::new(404, "NotFound", "the server could not find the requested resource") }
+        Self {
+            details: Some(json!({})),
+            ..Self::new(404, "NotFound", "the server could not find the requested resource")
+        }
     }
 
-    /// 422 for one field. Custom resources are named by their plural here, the others by their kind.
+    /// 422 for one field.
     pub(crate) fn invalid(resource: &Resource, name: &str, field: &str, cause: &str, body: &str) -> Self {
         let kind = if resource.is_custom() { resource.plural } else { resource.kind };
         let qualified =
             if resource.group.is_empty() { kind.to_owned() } else { format!("{kind}.{}", resource.group) };
         let message = format!("{qualified} \"{name}\" is invalid: {field}: {body}");
-        let mut details = json!({"kind": kind, "causes": [{"reason": cause, "message": body, "field": field}]});
+        let mut details =
+            json!({"kind": kind, "causes": [{"reason": cause, "message": body, "field": field}]});
         if !resource.group.is_empty() {
             details["group"] = resource.group.into();
         }
@@ -205,46 +226,26 @@ impl Status {
         match code {
             400 => Self::bad_request("the server rejected our request for an unknown reason"),
             401 => Self::unauthorized(),
-            403 => Self::new(
-                403,
-                "Forbidden",
-                "forbidden: User \"system:anonymous\" cannot access this path",
-            ),
-            404 => Self::new(
-                404,
-                "NotFound",
-                "the server could not find the requested resource",
-            ),
+            403 => {
+                Self::new(403, "Forbidden", "forbidden: User \"system:anonymous\" cannot access this path")
+            }
+            404 => Self::new(404, "NotFound", "the server could not find the requested resource"),
             409 => Self::new(409, "Conflict", "the server reported a conflict"),
             410 => Self::expired("The resourceVersion for the provided list is too old."),
             429 => Self {
                 details: Some(json!({"retryAfterSeconds": 1})),
-                ..Self::new(
-                    429,
-                    "TooManyRequests",
-                    "Too many requests, please try again later.",
-                )
+                ..Self::new(429, "TooManyRequests", "Too many requests, please try again later.")
             },
             500 => Self {
                 details: Some(json!({"causes": [{"message": "etcdserver: request timed out"}]})),
-                ..Self::new(
-                    500,
-                    "InternalError",
-                    "Internal error occurred: etcdserver: request timed out",
-                )
+                ..Self::new(500, "InternalError", "Internal error occurred: etcdserver: request timed out")
             },
-            503 => Self::new(
-                503,
-                "ServiceUnavailable",
-                "the server is currently unable to handle the request",
-            ),
+            503 => {
+                Self::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+            }
             504 => Self {
                 details: Some(json!({})),
-                ..Self::new(
-                    504,
-                    "Timeout",
-                    "Timeout: request did not complete within the allotted timeout",
-                )
+                ..Self::new(504, "Timeout", "Timeout: request did not complete within the allotted timeout")
             },
             other => Self::new(
                 other,

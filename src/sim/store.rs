@@ -59,10 +59,7 @@ impl Store {
             history: VecDeque::new(),
             history_limit: history_limit.max(1),
         };
-        Self {
-            tables: Mutex::new(tables),
-            changed: watch::Sender::new(1),
-        }
+        Self { tables: Mutex::new(tables), changed: watch::Sender::new(1) }
     }
 
     /// Runs one transaction and tells the watchers if it wrote.
@@ -94,27 +91,17 @@ impl Store {
     /// The objects of a storage now, and the revision that they are of.
     pub(crate) fn snapshot(&self, storage: &str) -> (Objects, u64) {
         let tables = lock(&self.tables);
-        (
-            tables.objects.get(storage).cloned().unwrap_or_default(),
-            tables.revision,
-        )
+        (tables.objects.get(storage).cloned().unwrap_or_default(), tables.revision)
     }
 
     /// The objects of a storage as they were at a revision.
     pub(crate) fn snapshot_at(&self, storage: &str, revision: u64) -> Result<Objects, Compacted> {
         let tables = lock(&self.tables);
         if revision < tables.compacted {
-            return Err(Compacted {
-                oldest: tables.compacted,
-            });
+            return Err(Compacted { oldest: tables.compacted });
         }
         let mut objects = tables.objects.get(storage).cloned().unwrap_or_default();
-        for change in tables
-            .history
-            .iter()
-            .rev()
-            .take_while(|change| change.revision > revision)
-        {
+        for change in tables.history.iter().rev().take_while(|change| change.revision > revision) {
             if change.storage == storage {
                 match &change.previous {
                     Some(previous) => objects.insert(change.key.clone(), previous.clone()),
@@ -133,19 +120,11 @@ impl Store {
     ) -> Result<(Vec<Change>, u64), Compacted> {
         let tables = lock(&self.tables);
         if revision < tables.compacted {
-            return Err(Compacted {
-                oldest: tables.compacted,
-            });
+            return Err(Compacted { oldest: tables.compacted });
         }
-        let first = tables
-            .history
-            .partition_point(|change| change.revision <= revision);
-        let changes = tables
-            .history
-            .range(first..)
-            .filter(|change| change.storage == storage)
-            .cloned()
-            .collect();
+        let first = tables.history.partition_point(|change| change.revision <= revision);
+        let changes =
+            tables.history.range(first..).filter(|change| change.storage == storage).cloned().collect();
         Ok((changes, tables.revision))
     }
 
@@ -162,20 +141,13 @@ impl Tables {
         self.objects.get(storage)?.get(key).cloned()
     }
 
-    pub(crate) fn objects(&self, storage: &str) -> impl Iterator<Item = (&String, &Arc<Value>)> {
-        self.objects.get(storage).into_iter().flatten()
-    }
-
     /// Writes an object under a new revision.
     pub(crate) fn put(&mut self, resource: &'static Resource, key: &str, mut object: Value) -> Arc<Value> {
         self.revision += 1;
         stamp(&mut object, self.revision);
         let object = Arc::new(object);
-        let previous = self
-            .objects
-            .entry(resource.storage)
-            .or_default()
-            .insert(key.to_owned(), object.clone());
+        let previous =
+            self.objects.entry(resource.storage).or_default().insert(key.to_owned(), object.clone());
         self.remember(resource, key, previous, object.clone(), false);
         object
     }
@@ -205,14 +177,7 @@ impl Tables {
             self.compacted = forgotten.revision;
         }
         let (revision, storage, key) = (self.revision, resource.storage, key.to_owned());
-        self.history.push_back(Change {
-            revision,
-            storage,
-            key,
-            previous,
-            object,
-            removed,
-        });
+        self.history.push_back(Change { revision, storage, key, previous, object, removed });
     }
 }
 
@@ -247,10 +212,7 @@ mod tests {
         assert_eq!(then["a"]["n"], 1);
         let (changes, _) = store.changes_since("pods", first).unwrap();
         assert_eq!(
-            changes
-                .iter()
-                .map(|c| (c.key.as_str(), c.removed))
-                .collect::<Vec<_>>(),
+            changes.iter().map(|c| (c.key.as_str(), c.removed)).collect::<Vec<_>>(),
             [("a", false), ("b", false), ("a", true)]
         );
     }

@@ -49,7 +49,8 @@ pub(crate) fn start(
                 .map(|object| line("ADDED", &shown(request.resource, object))),
         );
         cursor = revision;
-        if request.initial_events {
+        // Since the streaming lists, also a watch from any state that allows bookmarks is told where that state ends.
+        if request.initial_events || request.bookmarks {
             lines.push_back(bookmark(request.resource, revision, true));
         }
     } else {
@@ -74,17 +75,7 @@ pub(crate) fn start(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let deadline = Instant::now() + request.timeout;
     let changed = store.subscribe();
-    let running = Running {
-        store,
-        request,
-        lines,
-        cursor,
-        ended,
-        ticks,
-        deadline,
-        changed,
-        cut,
-    };
+    let running = Running { store, request, lines, cursor, ended, ticks, deadline, changed, cut };
     Ok(futures::stream::unfold(running, |mut running| async move {
         running.next().await.map(|chunk| (Ok(chunk), running))
     }))
@@ -113,10 +104,7 @@ impl Running {
             }
             // Seen before the history is read: a change in between wakes the next round.
             self.changed.mark_unchanged();
-            match self
-                .store
-                .changes_since(self.request.resource.storage, self.cursor)
-            {
+            match self.store.changes_since(self.request.resource.storage, self.cursor) {
                 Err(Compacted { .. }) => return None,
                 Ok((changes, revision)) => {
                     self.cursor = revision;

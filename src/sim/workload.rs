@@ -62,10 +62,7 @@ impl Workload {
             changed.mark_unchanged();
             for name in self.missing(&api, &controller) {
                 // Lost a race, or the namespace is going: the next change tries again.
-                if api
-                    .create(&PODS, self.pod(&controller, &name, made >= self.replicas))
-                    .is_ok()
-                {
+                if api.create(&PODS, self.pod(&controller, &name, made >= self.replicas)).is_ok() {
                     made += 1;
                 }
             }
@@ -80,9 +77,7 @@ impl Workload {
         match self.kind {
             WorkloadKind::StatefulSet => {
                 let names = (0..self.replicas).map(|ordinal| format!("{}-{ordinal}", self.name));
-                names
-                    .filter(|name| api.get(&PODS, &self.namespace, name).is_err())
-                    .collect()
+                names.filter(|name| api.get(&PODS, &self.namespace, name).is_err()).collect()
             }
             WorkloadKind::ReplicaSet => {
                 let uid = text(controller, "/metadata/uid");
@@ -117,9 +112,7 @@ impl Workload {
         }]);
         if self.kind == WorkloadKind::ReplicaSet
             && replacement
-            && let Some(annotations) = pod
-                .pointer_mut("/metadata/annotations")
-                .and_then(Value::as_object_mut)
+            && let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
         {
             annotations.remove(IP_ANNOTATION);
         }
@@ -132,18 +125,15 @@ pub(crate) async fn run_agent_pod(api: ApiServer, agent: Agent, node: String, re
     let daemon_set = api.get(&DAEMON_SETS, "kube-system", "cilium").or_else(|_| {
         api.create(&DAEMON_SETS, json!({"metadata": {"name": "cilium", "namespace": "kube-system"}, "spec": {"selector": {"matchLabels": {"k8s-app": "cilium"}}}}))
     });
-    let owner = daemon_set
-        .map(|object| text(&object, "/metadata/uid").to_owned())
-        .unwrap_or_default();
+    let owner = daemon_set.map(|object| text(&object, "/metadata/uid").to_owned()).unwrap_or_default();
     let fields = format!("spec.nodeName={node}");
     let store = Arc::clone(&api.0.lifecycle.store);
     let mut changed = store.subscribe();
     let mut first = true;
     loop {
         changed.mark_unchanged();
-        let there = api
-            .list(&PODS, "kube-system", &fields, "k8s-app=cilium")
-            .is_ok_and(|pods| !pods.is_empty());
+        let there =
+            api.list(&PODS, "kube-system", &fields, "k8s-app=cilium").is_ok_and(|pods| !pods.is_empty());
         if !there {
             if !first {
                 agent.stop().await;

@@ -12,6 +12,7 @@
 
 mod harness;
 mod outages;
+mod parity;
 mod races;
 mod refused;
 mod reserved;

@@ -20,11 +20,7 @@ async fn a_new_pod_of_the_owners_name_stops_the_disconnect() {
     node.kubelet.admit(&owner).await;
     daemon.judged("waits", "live-duplicate").await;
     assert_eq!(node.agent.api().holder(ip).await, leaked);
-    assert!(
-        daemon.acts().iter().all(|act| act["outcome"] != "healed"),
-        "{:?}",
-        daemon.acts()
-    );
+    assert!(daemon.acts().iter().all(|act| act["outcome"] != "healed"), "{:?}", daemon.acts());
     node.kubelet.confirm_deleted(&owner).await;
     daemon.acted("waits", "healed").await;
     node.runs(&pod, ip).await;
@@ -53,10 +49,7 @@ async fn a_new_pod_in_place_of_the_wedged_one_is_judged_anew() {
     daemon.acted("waits-too", "healed").await;
     node.runs(&pod, other).await;
     assert_eq!(node.agent.api().holder(ip).await, leaked);
-    node.kubelet
-        .keep_trying(&second, ip)
-        .await
-        .expect("the kubelet's tries");
+    node.kubelet.keep_trying(&second, ip).await.expect("the kubelet's tries");
     daemon.acted("waits", "healed").await;
     node.runs(&second, ip).await;
     daemon.stop().await;

@@ -13,10 +13,7 @@ async fn refused_while_the_owner_lives(node: &Node, owner: &Pod) {
     let daemon = node.healer().await;
     daemon.judged("waits", "live-duplicate").await;
     let wedges = r#"cilium_leak_healer_wedges{verdict="live-duplicate"}"#;
-    eventually("a wedge in the metrics", async || {
-        (daemon.metric(wedges).await > 0.0).then_some(())
-    })
-    .await;
+    eventually("a wedge in the metrics", async || (daemon.metric(wedges).await > 0.0).then_some(())).await;
     assert_eq!(daemon.acts(), Vec::<Value>::new());
     assert_eq!(node.agent.api().holder(ip).await, held);
     node.kubelet.confirm_deleted(owner).await;

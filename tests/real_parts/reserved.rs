@@ -3,19 +3,10 @@
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
-    core::{ApiResource, GroupVersionKind},
-};
-use serde_json::{Value, json};
+use kube::ResourceExt;
+use serde_json::Value;
 
 use crate::harness::{Daemon, Node, eventually};
-
-fn cilium_nodes(node: &Node) -> Api<DynamicObject> {
-    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cilium.io", "v2", "CiliumNode"));
-    Api::all_with(node.client.clone(), &kind)
-}
 
 /// A pod of a controller waits for that address: it is moved, but what comes after it is not.
 async fn moved_once(node: &Node, daemon: &Daemon, ip: IpAddr) {
@@ -41,13 +32,12 @@ async fn moved_once(node: &Node, daemon: &Daemon, ip: IpAddr) {
 }
 
 async fn deleted(node: &Node, pod: &Pod) {
-    eventually(
-        &format!("{} to be deleted", pod.name_any()),
-        async || match node.pod(&pod.name_any()).await {
+    eventually(&format!("{} to be deleted", pod.name_any()), async || {
+        match node.pod(&pod.name_any()).await {
             Some(now) if now.metadata.deletion_timestamp.is_none() => None,
             _ => Some(()),
-        },
-    )
+        }
+    })
     .await;
 }
 
@@ -60,13 +50,7 @@ async fn the_ingress_address() {
 }
 
 pub async fn on_the_ingress_address(node: &Node, daemon: &Daemon) {
-    let own = cilium_nodes(node).get(&node.name).await.expect("the CiliumNode");
-    let ip = own
-        .data
-        .pointer("/spec/ingress/ipv4")
-        .and_then(Value::as_str)
-        .expect("an ingress address");
-    let ip = ip.parse().expect("an address");
+    let ip = node.ingress_address().await;
     // A pod that nothing would make again is left alone.
     let (bare, tries) = node.waiting_pod("bare", ip).await;
     let judged = daemon.judged("bare", "reserved-holder").await;
@@ -90,11 +74,7 @@ async fn the_health_address() {
     let ip = node.ip(50);
     node.leak("gone", ip).await;
     let leaked = node.agent.api().holder(ip).await;
-    let health = Patch::Merge(json!({"spec": {"health": {"ipv4": ip}}}));
-    cilium_nodes(&node)
-        .patch(&node.name, &PatchParams::default(), &health)
-        .await
-        .expect("patch the CiliumNode");
+    node.set_health_address(ip).await;
     let daemon = node.healer().await;
     moved_once(&node, &daemon, ip).await;
     assert_eq!(node.agent.api().holder(ip).await, leaked);
@@ -104,8 +84,5 @@ async fn the_health_address() {
 
 fn nothing_disconnected(daemon: &Daemon) {
     let acts = daemon.acts();
-    assert!(
-        acts.iter().all(|act| act["remedy"] != "disconnect-endpoint"),
-        "{acts:?}"
-    );
+    assert!(acts.iter().all(|act| act["remedy"] != "disconnect-endpoint"), "{acts:?}");
 }

@@ -17,21 +17,14 @@ async fn observing_changes_nothing() {
     observer.judged("waits", "stale-endpoint").await;
     // A second daemon that heals shows that the first one had the time to.
     let wedges = r#"cilium_leak_healer_wedges{verdict="stale-endpoint"}"#;
-    eventually("a wedge in the metrics", async || {
-        (observer.metric(wedges).await > 0.0).then_some(())
-    })
-    .await;
+    eventually("a wedge in the metrics", async || (observer.metric(wedges).await > 0.0).then_some(())).await;
     assert_eq!(node.agent.api().holder(ip).await, leaked);
     let healer = node.healer().await;
     healer.acted("waits", "healed").await;
     node.runs(&pod, ip).await;
     tries.await.expect("the kubelet's tries");
     assert_eq!(observer.acts(), Vec::<Value>::new());
-    let writes: Vec<_> = observer
-        .requests()
-        .into_iter()
-        .filter(Request::is_write)
-        .collect();
+    let writes: Vec<_> = observer.requests().into_iter().filter(Request::is_write).collect();
     assert!(writes.is_empty(), "{writes:?}");
     observer.stop().await;
     healer.stop().await;
@@ -43,9 +36,7 @@ async fn a_missing_right_is_named() {
     let daemon = node.daemon(Mode::Observe, Rights::Nothing, QUICK).await;
     let named = |text: &str| text.contains("list") && text.contains("pods");
     daemon
-        .line("the right that is missing", |line| {
-            line["level"] != "INFO" && named(&line.to_string())
-        })
+        .line("the right that is missing", |line| line["level"] != "INFO" && named(&line.to_string()))
         .await;
     let told = daemon.not_ready().await;
     assert!(named(&told), "{told}");
@@ -59,19 +50,12 @@ async fn each_right_is_needed() {
     crate::reserved::on_the_ingress_address(&node, &daemon).await;
     crate::stale::of_a_former_pod(&node, &daemon).await;
     let used = daemon.requests();
-    let used: BTreeSet<_> = used
-        .iter()
-        .map(|it| (it.group.as_str(), it.resource.as_str(), it.verb.as_str()))
-        .collect();
-    let granted: Vec<Value> = ["rbac/observe.yaml", "rbac/heal.yaml"]
-        .into_iter()
-        .flat_map(documents)
-        .collect();
-    let granted = granted
-        .iter()
-        .filter(|document| document["kind"] == "ClusterRole")
-        .flat_map(rules)
-        .collect();
+    let used: BTreeSet<_> =
+        used.iter().map(|it| (it.group.as_str(), it.resource.as_str(), it.verb.as_str())).collect();
+    let granted: Vec<Value> =
+        ["rbac/observe.yaml", "rbac/heal.yaml"].into_iter().flat_map(documents).collect();
+    let granted =
+        granted.iter().filter(|document| document["kind"] == "ClusterRole").flat_map(rules).collect();
     let unused: Vec<_> = BTreeSet::difference(&granted, &used).collect();
     assert!(unused.is_empty(), "granted and never used: {unused:?}");
     daemon.stop().await;
@@ -81,13 +65,7 @@ async fn each_right_is_needed() {
 fn rules(role: &Value) -> Vec<(&str, &str, &str)> {
     let mut all = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
-        let texts = |field: &str| {
-            rule[field]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-        };
+        let texts = |field: &str| rule[field].as_array().into_iter().flatten().filter_map(Value::as_str);
         for group in texts("apiGroups") {
             for resource in texts("resources") {
                 all.extend(texts("verbs").map(|verb| (group, resource, verb)));

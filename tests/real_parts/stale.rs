@@ -110,25 +110,11 @@ async fn an_address_that_the_agents_ipam_has_given_to_another_pod_is_left_alone(
     let (agent, other) = (node.agent.api(), format!("{}/other", node.namespace));
     let allocation = format!("/v1/ipam/{ip}?pool=default");
     let allocate = format!("{allocation}&owner={}", other.replace('/', "%2F"));
-    assert_eq!(
-        agent
-            .call(Method::POST, &allocate, None)
-            .await
-            .expect("allocate")
-            .status,
-        200
-    );
-    eventually(
-        "the agent to show the allocation, which it does every 5 s",
-        async || {
-            let health = agent
-                .call(Method::GET, "/v1/healthz", None)
-                .await
-                .expect("ask for its health")
-                .json();
-            (health["ipam"]["allocations"][ip.to_string()] == other).then_some(())
-        },
-    )
+    assert_eq!(agent.call(Method::POST, &allocate, None).await.expect("allocate").status, 200);
+    eventually("the agent to show the allocation, which it does every 5 s", async || {
+        let health = agent.call(Method::GET, "/v1/healthz", None).await.expect("ask for its health").json();
+        (health["ipam"]["allocations"][ip.to_string()] == other).then_some(())
+    })
     .await;
     node.waiting_pod("waits", ip).await;
     let daemon = node.healer().await;
@@ -136,14 +122,7 @@ async fn an_address_that_the_agents_ipam_has_given_to_another_pod_is_left_alone(
     assert!(aborted.to_string().contains(&other), "{aborted}");
     assert_eq!(agent.holder(ip).await, leaked);
     // The plugin cannot give it back while an endpoint holds it: it expires.
-    assert_eq!(
-        agent
-            .call(Method::DELETE, &allocation, None)
-            .await
-            .expect("release")
-            .status,
-        500
-    );
+    assert_eq!(agent.call(Method::DELETE, &allocation, None).await.expect("release").status, 500);
     daemon.stop().await;
 }
 
@@ -167,9 +146,7 @@ async fn a_stale_endpoint_is_gone_ten_seconds_after_the_first_refusal() {
     })
     .await;
     let took = refused.elapsed();
-    say(&format!(
-        "from the first refusal to the end of the stale endpoint: {took:.1?}"
-    ));
+    say(&format!("from the first refusal to the end of the stale endpoint: {took:.1?}"));
     assert!(took <= Duration::from_secs(10), "{took:?}");
     node.runs(&pod, ip).await;
     say(&format!(

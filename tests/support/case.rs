@@ -128,19 +128,11 @@ impl Case {
     /// All findings on wedges, judged pod by pod.
     pub async fn findings(&self) -> Vec<Expected> {
         let mut found = Vec::new();
-        for pod in self
-            .cluster
-            .pods
-            .iter()
-            .map(|pod| decode::<PodObject>(pod).to_domain().expect("a pod"))
-        {
+        for pod in self.cluster.pods.iter().map(|pod| decode::<PodObject>(pod).to_domain().expect("a pod")) {
             let Some(node) = pod.node.clone() else {
                 continue;
             };
-            let view = View {
-                case: self,
-                node: node.clone(),
-            };
+            let view = View { case: self, node: node.clone() };
             let obs = observe(&view, &node, pod, self.taken_at, |_, _| None).await;
             let judgement = judge(&obs, &Limits::default());
             let Some(finding) = judgement.finding() else {
@@ -170,18 +162,12 @@ fn decode<T: DeserializeOwned>(value: &Value) -> T {
 
 fn failed(what: &str, status: Option<u16>, error: Option<&str>) -> Unreadable {
     let why = match (status, error) {
-        (Some(status), _) => ReadFailure::Status {
-            status,
-            message: String::new(),
-        },
+        (Some(status), _) => ReadFailure::Status { status, message: String::new() },
         (None, Some("timeout")) => ReadFailure::Timeout,
         (None, Some("unreadable")) => ReadFailure::Undecodable(String::new()),
         (None, _) => ReadFailure::Connection(error.unwrap_or_default().to_owned()),
     };
-    Unreadable {
-        what: what.to_owned(),
-        why,
-    }
+    Unreadable { what: what.to_owned(), why }
 }
 
 /// The case as one node's watchdog sees it.
@@ -212,9 +198,7 @@ impl View<'_> {
             };
             unread.resource == resource && covers(&unread.namespace, namespace) && covers(&unread.name, name)
         });
-        hit.map_or(Ok(()), |hit| {
-            Err(failed(resource, hit.status, hit.error.as_deref()))
-        })
+        hit.map_or(Ok(()), |hit| Err(failed(resource, hit.status, hit.error.as_deref())))
     }
 
     /// A list fails where the list itself could not be read; a single object that could not is missing from it.
@@ -225,22 +209,16 @@ impl View<'_> {
             .unreadable
             .iter()
             .find(|unread| unread.resource == resource && unread.name.is_none());
-        hit.map_or(Ok(()), |hit| {
-            Err(failed(resource, hit.status, hit.error.as_deref()))
-        })
+        hit.map_or(Ok(()), |hit| Err(failed(resource, hit.status, hit.error.as_deref())))
     }
 
     fn agent_failure(&self, call: &str, id: Option<&str>) -> Read<&Agent> {
-        let agent = self
-            .agent()
-            .ok_or_else(|| failed(call, None, Some("no such agent")))?;
+        let agent = self.agent().ok_or_else(|| failed(call, None, Some("no such agent")))?;
         let hit = agent
             .failures
             .iter()
             .find(|failure| failure.call == call && (failure.id.is_none() || failure.id.as_deref() == id));
-        hit.map_or(Ok(agent), |hit| {
-            Err(failed(call, hit.status, hit.error.as_deref()))
-        })
+        hit.map_or(Ok(agent), |hit| Err(failed(call, hit.status, hit.error.as_deref())))
     }
 }
 
@@ -253,10 +231,7 @@ impl Sources for View<'_> {
             .iter()
             .filter_map(|event| decode::<EventObject>(event).to_domain())
             .collect();
-        Events {
-            known,
-            unreadable: self.unread("events", Some(pod.name.namespace()), None).err(),
-        }
+        Events { known, unreadable: self.unread("events", Some(pod.name.namespace()), None).err() }
     }
 
     async fn lookup(&self, ip: IpAddr) -> Lookup {
@@ -270,9 +245,7 @@ impl Sources for View<'_> {
             .iter()
             .map(|model| EndpointModel::from_value(model.clone()).expect("an endpoint"));
         let mut holders = models.map(|model| {
-            model
-                .to_holder(Some(model.log_entries().unwrap_or_default()))
-                .expect("an endpoint")
+            model.to_holder(Some(model.log_entries().unwrap_or_default())).expect("an endpoint")
         });
         holders
             .find(|holder| holder.addresses.contains(&ip))
@@ -286,20 +259,13 @@ impl Sources for View<'_> {
     async fn ipam_mode(&self) -> Read<IpamMode> {
         let agent = self.agent_failure("get-config", None)?;
         let body = serde_json::to_vec(&agent.config).expect("JSON");
-        let mode = AgentConfig::from_slice(&body)
-            .ok()
-            .and_then(|config| config.ipam_mode);
+        let mode = AgentConfig::from_slice(&body).ok().and_then(|config| config.ipam_mode);
         mode.ok_or_else(|| failed("get-config", None, Some("unreadable")))
     }
 
     async fn cilium_node(&self) -> Read<Option<CiliumNode>> {
         self.unread("ciliumnodes", None, Some(self.node.as_str()))?;
-        let nodes = self
-            .case
-            .cluster
-            .cilium_nodes
-            .iter()
-            .map(decode::<CiliumNodeObject>);
+        let nodes = self.case.cluster.cilium_nodes.iter().map(decode::<CiliumNodeObject>);
         Ok(nodes
             .into_iter()
             .find(|node| node.metadata.name.as_deref() == Some(self.node.as_str()))
@@ -321,20 +287,14 @@ impl Sources for View<'_> {
 
     async fn pods_of_node(&self, namespace: &str) -> Read<Vec<Pod>> {
         self.unread("pods", Some(namespace), None)?;
-        Ok(self
-            .pods()
-            .into_iter()
-            .filter(|pod| pod.node.as_ref() == Some(&self.node))
-            .collect())
+        Ok(self.pods().into_iter().filter(|pod| pod.node.as_ref() == Some(&self.node)).collect())
     }
 
     async fn endpoints(&self, _holder: &Holder, _pods: &[PodName]) -> Read<Option<Vec<CiliumEndpoint>>> {
         self.unread("ciliumendpoints", None, None)?;
         let all = self.case.cluster.cilium_endpoints.as_ref();
         Ok(all.map(|all| {
-            all.iter()
-                .filter_map(|cep| decode::<CiliumEndpointObject>(cep).to_domain())
-                .collect()
+            all.iter().filter_map(|cep| decode::<CiliumEndpointObject>(cep).to_domain()).collect()
         }))
     }
 
@@ -342,9 +302,7 @@ impl Sources for View<'_> {
         self.unread("ciliumendpointslices", None, None)?;
         let all = self.case.cluster.cilium_endpoint_slices.as_ref();
         Ok(all.map(|all| {
-            all.iter()
-                .flat_map(|slice| decode::<CiliumEndpointSliceObject>(slice).to_domain())
-                .collect()
+            all.iter().flat_map(|slice| decode::<CiliumEndpointSliceObject>(slice).to_domain()).collect()
         }))
     }
 }
@@ -356,20 +314,11 @@ pub fn files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for dir in [Some(own), further].into_iter().flatten() {
         let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
-        files.extend(
-            entries
-                .map(|entry| entry.expect("an entry").path())
-                .filter(|path| {
-                    path.extension()
-                        .is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json")
-                }),
-        );
+        files.extend(entries.map(|entry| entry.expect("an entry").path()).filter(|path| {
+            path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json")
+        }));
     }
     files.sort();
-    assert!(
-        files.len() > 50,
-        "only {} case files: is tests/cases whole?",
-        files.len()
-    );
+    assert!(files.len() > 50, "only {} case files: is tests/cases whole?", files.len());
     files
 }

@@ -36,15 +36,8 @@ fn ip() -> IpAddr {
 /// The metrics' lines with a count that is not zero.
 fn counted(metrics: &Metrics) -> Vec<String> {
     let text = metrics.encode().unwrap();
-    let line = |line: &str| {
-        line.strip_prefix("cilium_leak_healer_agent_requests_total")
-            .map(str::to_owned)
-    };
-    let mut lines: Vec<String> = text
-        .lines()
-        .filter_map(line)
-        .filter(|line| !line.ends_with(" 0"))
-        .collect();
+    let line = |line: &str| line.strip_prefix("cilium_leak_healer_agent_requests_total").map(str::to_owned);
+    let mut lines: Vec<String> = text.lines().filter_map(line).filter(|line| !line.ends_with(" 0")).collect();
     // The encoder writes a label set's series in any order.
     lines.sort();
     lines
@@ -68,11 +61,7 @@ fn target(endpoint: &str) -> DisconnectTarget {
         unparsed_ips: false,
         sandbox_ready: Some(false),
         containers: Containers::default(),
-        controller: Some(Controller {
-            kind: "Job".to_owned(),
-            name: "j".to_owned(),
-            uid: "u".to_owned(),
-        }),
+        controller: Some(Controller { kind: "Job".to_owned(), name: "j".to_owned(), uid: "u".to_owned() }),
         mirror: None,
         vm_labels: Vec::new(),
         ovn: OvnAddress::default(),
@@ -85,21 +74,10 @@ fn target(endpoint: &str) -> DisconnectTarget {
         at: Some(now - Duration::from_secs(20)),
         count: 9,
     };
-    let mut seen = Observation::new(
-        now,
-        node,
-        pod,
-        Events {
-            known: vec![event],
-            unreadable: None,
-        },
-    );
+    let mut seen = Observation::new(now, node, pod, Events { known: vec![event], unreadable: None });
     let model = super::super::EndpointModel::from_slice(endpoint.as_bytes()).unwrap();
-    seen.lookup = Lookup::Held(Box::new(
-        model
-            .to_holder(super::super::model::log_from_slice(LOG.as_bytes()))
-            .unwrap(),
-    ));
+    seen.lookup =
+        Lookup::Held(Box::new(model.to_holder(super::super::model::log_from_slice(LOG.as_bytes())).unwrap()));
     seen.agent_started = Some(now - Duration::from_hours(1));
     seen.ipam_mode = Ok(crate::domain::IpamMode("kubernetes".to_owned()));
     seen.cilium_node = Ok(Some(crate::domain::CiliumNode::default()));
@@ -119,30 +97,17 @@ fn target(endpoint: &str) -> DisconnectTarget {
 async fn a_held_address_gives_the_holder_with_its_whole_log() {
     let agent = FakeAgent::start(|line| json(200, if line.contains("/log ") { LOG } else { LEAKED }));
     let (client, metrics) = client(agent.dir());
-    let Lookup::Held(holder) = client.lookup(ip()).await else {
-        panic!("not held")
-    };
+    let Lookup::Held(holder) = client.lookup(ip()).await else { panic!("not held") };
     assert_eq!(holder.log.unwrap().len(), 7);
     assert_eq!(
         agent.lines(),
-        [
-            "GET /v1/endpoint/ipv4:10.244.1.50 HTTP/1.1",
-            "GET /v1/endpoint/ipv4:10.244.1.50/log HTTP/1.1"
-        ]
+        ["GET /v1/endpoint/ipv4:10.244.1.50 HTTP/1.1", "GET /v1/endpoint/ipv4:10.244.1.50/log HTTP/1.1"]
     );
-    assert!(
-        agent
-            .seen()
-            .iter()
-            .all(|seen| seen.head.contains("host: localhost\r\n"))
-    );
+    assert!(agent.seen().iter().all(|seen| seen.head.contains("host: localhost\r\n")));
     assert_eq!(
         counted(&metrics),
-        [
-            "{call=\"get-endpoint\",outcome=\"ok\"} 1",
-            "{call=\"get-endpoint-log\",outcome=\"ok\"} 1"
-        ]
-        .map(str::to_owned)
+        ["{call=\"get-endpoint\",outcome=\"ok\"} 1", "{call=\"get-endpoint-log\",outcome=\"ok\"} 1"]
+            .map(str::to_owned)
     );
 }
 
@@ -154,16 +119,9 @@ async fn a_held_address_gives_the_holder_with_its_whole_log() {
 #[case::hang(Act::Hang(Vec::new()), None)]
 #[tokio::test(start_paused = true)]
 async fn a_log_that_cannot_be_read_is_none(#[case] log: Act, #[case] entries: Option<usize>) {
-    let agent = FakeAgent::start(move |line| {
-        if line.contains("/log ") {
-            log.clone()
-        } else {
-            json(200, LEAKED)
-        }
-    });
-    let Lookup::Held(holder) = client(agent.dir()).0.lookup(ip()).await else {
-        panic!("not held")
-    };
+    let agent =
+        FakeAgent::start(move |line| if line.contains("/log ") { log.clone() } else { json(200, LEAKED) });
+    let Lookup::Held(holder) = client(agent.dir()).0.lookup(ip()).await else { panic!("not held") };
     assert_eq!(holder.log.map(|log| log.len()), entries);
 }
 
@@ -171,26 +129,17 @@ async fn a_log_that_cannot_be_read_is_none(#[case] log: Act, #[case] entries: Op
 async fn an_empty_404_means_nobody() {
     let agent = FakeAgent::start(|_| json(404, ""));
     let (client, metrics) = client(agent.dir());
-    assert_eq!(
-        client.lookup("fd00:10:244:1:0:0:0:50".parse().unwrap()).await,
-        Lookup::NotHeld
-    );
+    assert_eq!(client.lookup("fd00:10:244:1:0:0:0:50".parse().unwrap()).await, Lookup::NotHeld);
     assert_eq!(
         agent.lines(),
         ["GET /v1/endpoint/ipv6:fd00:10:244:1::50 HTTP/1.1"],
         "asked in canonical text, no log"
     );
-    assert_eq!(
-        counted(&metrics),
-        ["{call=\"get-endpoint\",outcome=\"not-found\"} 1"]
-    );
+    assert_eq!(counted(&metrics), ["{call=\"get-endpoint\",outcome=\"not-found\"} 1"]);
 }
 
 fn failed(status: u16, message: &str) -> ReadFailure {
-    ReadFailure::Status {
-        status,
-        message: message.to_owned(),
-    }
+    ReadFailure::Status { status, message: message.to_owned() }
 }
 
 #[rstest]
@@ -231,15 +180,10 @@ fn failed(status: u16, message: &str) -> ReadFailure {
 async fn no_answer_is_unknown(#[case] act: Act, #[case] why: ReadFailure, #[case] outcome: &str) {
     let agent = FakeAgent::start(move |_| act.clone());
     let (client, metrics) = client(agent.dir());
-    let Lookup::Unknown(unreadable) = client.lookup(ip()).await else {
-        panic!("an answer")
-    };
+    let Lookup::Unknown(unreadable) = client.lookup(ip()).await else { panic!("an answer") };
     assert_eq!(unreadable.what, "GET endpoint/ipv4:10.244.1.50");
     assert_eq!(unreadable.why, why);
-    assert_eq!(
-        counted(&metrics),
-        [format!("{{call=\"get-endpoint\",outcome=\"{outcome}\"}} 1")]
-    );
+    assert_eq!(counted(&metrics), [format!("{{call=\"get-endpoint\",outcome=\"{outcome}\"}} 1")]);
 }
 
 #[rstest]
@@ -252,17 +196,9 @@ async fn no_answer_is_unknown(#[case] act: Act, #[case] why: ReadFailure, #[case
 async fn an_unreadable_answer_is_unknown(#[case] act: Act, #[case] outcome: &str) {
     let agent = FakeAgent::start(move |_| act.clone());
     let (client, metrics) = client(agent.dir());
-    let Lookup::Unknown(unreadable) = client.lookup(ip()).await else {
-        panic!("an answer")
-    };
-    assert!(
-        matches!(unreadable.why, ReadFailure::Undecodable(_)),
-        "{unreadable}"
-    );
-    assert_eq!(
-        counted(&metrics),
-        [format!("{{call=\"get-endpoint\",outcome=\"{outcome}\"}} 1")]
-    );
+    let Lookup::Unknown(unreadable) = client.lookup(ip()).await else { panic!("an answer") };
+    assert!(matches!(unreadable.why, ReadFailure::Undecodable(_)), "{unreadable}");
+    assert_eq!(counted(&metrics), [format!("{{call=\"get-endpoint\",outcome=\"{outcome}\"}} 1")]);
 }
 
 #[rstest]
@@ -273,17 +209,9 @@ async fn an_unreadable_answer_is_unknown(#[case] act: Act, #[case] outcome: &str
 async fn a_broken_connection_is_unknown(#[case] act: Act) {
     let agent = FakeAgent::start(move |_| act.clone());
     let (client, metrics) = client(agent.dir());
-    let Lookup::Unknown(unreadable) = client.lookup(ip()).await else {
-        panic!("an answer")
-    };
-    assert!(
-        matches!(unreadable.why, ReadFailure::Connection(_)),
-        "{unreadable}"
-    );
-    assert_eq!(
-        counted(&metrics),
-        ["{call=\"get-endpoint\",outcome=\"connection\"} 1"]
-    );
+    let Lookup::Unknown(unreadable) = client.lookup(ip()).await else { panic!("an answer") };
+    assert!(matches!(unreadable.why, ReadFailure::Connection(_)), "{unreadable}");
+    assert_eq!(counted(&metrics), ["{call=\"get-endpoint\",outcome=\"connection\"} 1"]);
 }
 
 #[tokio::test]
@@ -298,16 +226,10 @@ async fn without_socket_and_without_listener() {
         unreadable.to_string(),
         format!("GET config: no connection: no socket at {}", socket.display())
     );
-    assert_eq!(
-        counted(&metrics),
-        ["{call=\"get-config\",outcome=\"no-socket\"} 1"]
-    );
+    assert_eq!(counted(&metrics), ["{call=\"get-config\",outcome=\"no-socket\"} 1"]);
 
     drop(UnixListener::bind(&socket).unwrap());
-    assert_eq!(
-        client.reachable().await,
-        Err(CallError::ConnectionRefused(socket.clone()))
-    );
+    assert_eq!(client.reachable().await, Err(CallError::ConnectionRefused(socket.clone())));
     assert!(client.started().is_ok(), "a killed agent leaves its socket");
 
     std::fs::remove_file(&socket).unwrap();
@@ -335,14 +257,7 @@ async fn config_and_allocations() {
     });
     let (client, metrics) = client(agent.dir());
     assert_eq!(client.config().await.unwrap().ipam_mode.unwrap().0, "kubernetes");
-    assert_eq!(
-        client
-            .allocations()
-            .await
-            .unwrap()
-            .owners("10.244.1.22".parse().unwrap()),
-        ["ingress"]
-    );
+    assert_eq!(client.allocations().await.unwrap().owners("10.244.1.22".parse().unwrap()), ["ingress"]);
     assert_eq!(counted(&metrics).len(), 2);
 }
 
@@ -388,10 +303,7 @@ async fn disconnects(
             "DELETE /v1/endpoint/cni-attachment-id:aaaa1111bbbb2222cccc3333dddd4444eeee5555ffff6666aaaa7777bbbb8888:eth0 HTTP/1.1"
         ]
     );
-    assert_eq!(
-        counted(&metrics),
-        [format!("{{call=\"delete-endpoint\",outcome=\"{outcome}\"}} 1")]
-    );
+    assert_eq!(counted(&metrics), [format!("{{call=\"delete-endpoint\",outcome=\"{outcome}\"}} 1")]);
 }
 
 #[tokio::test]
@@ -399,11 +311,7 @@ async fn odd_ids_stay_one_path_segment() {
     let agent = FakeAgent::start(|_| json(200, ""));
     let odd = LEAKED.replace(":eth0", ":e%t?h#0..");
     client(agent.dir()).0.disconnect(&target(&odd)).await.unwrap();
-    assert!(
-        agent.lines()[0].ends_with(":e%25t%3Fh%230.. HTTP/1.1"),
-        "{:?}",
-        agent.lines()
-    );
+    assert!(agent.lines()[0].ends_with(":e%25t%3Fh%230.. HTTP/1.1"), "{:?}", agent.lines());
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,11 +320,7 @@ async fn look_ups_start_a_second_apart_whoever_asks() {
     let (client, _) = client(agent.dir());
     let start = Instant::now();
     futures::future::join_all((0..4).map(|_| client.lookup(ip()))).await;
-    let at: Vec<u64> = agent
-        .seen()
-        .iter()
-        .map(|seen| (seen.at - start).as_secs())
-        .collect();
+    let at: Vec<u64> = agent.seen().iter().map(|seen| (seen.at - start).as_secs()).collect();
     assert_eq!(at, [0, 1, 2, 3]);
     assert_eq!(start.elapsed().as_secs(), 3, "the first look-up does not wait");
 }
@@ -427,17 +331,9 @@ async fn who_gives_up_waiting_takes_no_turn() {
     let (client, _) = client(agent.dir());
     client.lookup(ip()).await;
     let start = Instant::now();
-    assert!(
-        tokio::time::timeout(Duration::from_millis(500), client.lookup(ip()))
-            .await
-            .is_err()
-    );
+    assert!(tokio::time::timeout(Duration::from_millis(500), client.lookup(ip())).await.is_err());
     client.lookup(ip()).await;
-    assert!(
-        start.elapsed() < Duration::from_millis(1100),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_millis(1100), "{:?}", start.elapsed());
     assert_eq!(agent.seen().len(), 2);
 }
 
@@ -455,14 +351,8 @@ fn every_failure_has_a_word_of_the_metrics() {
         CallError::NotFound { body: text() },
         CallError::TooManyRequests(text()),
         CallError::Unprocessable(text()),
-        CallError::OtherStatus {
-            status: 302,
-            message: text(),
-        },
-        CallError::ServerError {
-            status: 500,
-            message: text(),
-        },
+        CallError::OtherStatus { status: 302, message: text() },
+        CallError::ServerError { status: 500, message: text() },
         CallError::BodyTooLarge(1),
         CallError::Undecodable(text()),
     ];

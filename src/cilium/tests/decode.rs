@@ -31,20 +31,10 @@ fn a_leaked_endpoint_of_1_20_is_named_by_its_controller() {
     assert_eq!(holder.attachment.as_ref().unwrap().interface(), Some("eth0"));
     assert_eq!(holder.container_field, None);
     assert_eq!(holder.named, None);
-    assert_eq!(
-        holder.owner_by_agent(),
-        OwnerName::ByController(pod("tenant-a/pod-a"))
-    );
+    assert_eq!(holder.owner_by_agent(), OwnerName::ByController(pod("tenant-a/pod-a")));
     assert_eq!(holder.namespace_label(), Some("tenant-a"));
-    assert_eq!(
-        holder.labels.len(),
-        5,
-        "labels that are in both lists appear once"
-    );
-    assert_eq!(
-        holder.addresses,
-        ["10.244.1.50".parse::<std::net::IpAddr>().unwrap()]
-    );
+    assert_eq!(holder.labels.len(), 5, "labels that are in both lists appear once");
+    assert_eq!(holder.addresses, ["10.244.1.50".parse::<std::net::IpAddr>().unwrap()]);
     assert_eq!(holder.state, EndpointState::Ready);
     assert_eq!(holder.log.unwrap().len(), 1);
 }
@@ -117,9 +107,7 @@ fn models(#[case] body: &str, #[case] is_one: bool) {
 #[case::odd_attachment_hides_the_container(r#""cni-attachment-id": "a/b:eth0", "container-id": "def""#, None)]
 #[case::none("", None)]
 fn containers(#[case] identifiers: &str, #[case] container: Option<&str>) {
-    let holder = holder(&format!(
-        r#"{{"id": 1, "status": {{"external-identifiers": {{{identifiers}}}}}}}"#
-    ));
+    let holder = holder(&format!(r#"{{"id": 1, "status": {{"external-identifiers": {{{identifiers}}}}}}}"#));
     assert_eq!(holder.container().map(ToString::to_string).as_deref(), container);
 }
 
@@ -129,9 +117,7 @@ fn containers(#[case] identifiers: &str, #[case] container: Option<&str>) {
 #[case::empty_namespace(r#""k8s-namespace": "", "k8s-pod-name": "b""#, None)]
 #[case::pod_name_alone(r#""pod-name": "a/b""#, None)]
 fn names(#[case] identifiers: &str, #[case] name: Option<&str>) {
-    let holder = holder(&format!(
-        r#"{{"id": 1, "status": {{"external-identifiers": {{{identifiers}}}}}}}"#
-    ));
+    let holder = holder(&format!(r#"{{"id": 1, "status": {{"external-identifiers": {{{identifiers}}}}}}}"#));
     assert_eq!(holder.named.map(|name| name.to_string()).as_deref(), name);
 }
 
@@ -142,11 +128,7 @@ fn names(#[case] identifiers: &str, #[case] name: Option<&str>) {
     Some("delegated-plugin"),
     Some("aws-cni")
 )]
-#[case::empty_mode(
-    r#"{"status": {"ipam-mode": "", "daemonConfigurationMap": null}}"#,
-    None,
-    None
-)]
+#[case::empty_mode(r#"{"status": {"ipam-mode": "", "daemonConfigurationMap": null}}"#, None, None)]
 #[case::no_status("{}", None, None)]
 fn configs(#[case] body: &str, #[case] ipam_mode: Option<&str>, #[case] chaining: Option<&str>) {
     let config = AgentConfig::from_slice(body.as_bytes()).unwrap();
@@ -187,28 +169,16 @@ fn allocations(#[case] body: &str, #[case] readable: bool) {
 #[case::restored_by_number("684 [restored]", None)]
 #[case::empty("", None)]
 fn owners(#[case] owner: &str, #[case] name: Option<&str>) {
-    assert_eq!(
-        Allocations::pod(owner).map(|name| name.to_string()).as_deref(),
-        name
-    );
+    assert_eq!(Allocations::pod(owner).map(|name| name.to_string()).as_deref(), name);
 }
 
 #[rstest]
-#[case::string(
-    "\"IP ipv4:10.0.0.1 is already in use\"\n",
-    "IP ipv4:10.0.0.1 is already in use"
-)]
+#[case::string("\"IP ipv4:10.0.0.1 is already in use\"\n", "IP ipv4:10.0.0.1 is already in use")]
 #[case::number("1\n", "1")]
 #[case::empty("", "")]
-#[case::object(
-    r#"{"code": 602, "message": "state in body is required"}"#,
-    "state in body is required"
-)]
+#[case::object(r#"{"code": 602, "message": "state in body is required"}"#, "state in body is required")]
 #[case::object_without_message(r#"{"code": 602}"#, r#"{"code": 602}"#)]
-#[case::text(
-    "This API is administratively disabled.",
-    "This API is administratively disabled."
-)]
+#[case::text("This API is administratively disabled.", "This API is administratively disabled.")]
 #[case::lines("a\nb\u{1b}[31m", "a b [31m")]
 fn messages(#[case] body: &str, #[case] message: &str) {
     assert_eq!(decode_message(body.as_bytes()), message);

@@ -67,11 +67,7 @@ impl FakeAgent {
                 connections.spawn(serve(stream, Arc::clone(&log), Arc::clone(&script)));
             }
         });
-        Self {
-            dir,
-            seen,
-            _tasks: tasks,
-        }
+        Self { dir, seen, _tasks: tasks }
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -96,10 +92,7 @@ async fn serve(mut stream: UnixStream, log: Arc<Mutex<Vec<Seen>>>, script: Arc<i
             Ok(read) => head.extend_from_slice(&chunk[..read]),
         }
     }
-    let seen = Seen {
-        head: String::from_utf8(head).unwrap(),
-        at: Instant::now(),
-    };
+    let seen = Seen { head: String::from_utf8(head).unwrap(), at: Instant::now() };
     let act = script(seen.line());
     log.lock().unwrap().push(seen);
     let (bytes, hangs) = match act {

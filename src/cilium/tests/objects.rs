@@ -19,10 +19,7 @@ fn endpoint(value: Value) -> CiliumEndpointObject {
 
 #[test]
 fn where_the_objects_are_served() {
-    assert_eq!(
-        CiliumNodeObject::url_path(&(), None),
-        "/apis/cilium.io/v2/ciliumnodes"
-    );
+    assert_eq!(CiliumNodeObject::url_path(&(), None), "/apis/cilium.io/v2/ciliumnodes");
     let path = CiliumEndpointObject::url_path(&(), Some("tenant-a"));
     assert_eq!(path, "/apis/cilium.io/v2/namespaces/tenant-a/ciliumendpoints");
     assert_eq!(
@@ -53,10 +50,7 @@ fn a_node_with_malformed_parts_keeps_the_others() {
     let domain = object.to_domain();
     assert_eq!(
         domain.reserved,
-        [
-            (ReservedUse::Ingress, ip("fd00::2")),
-            (ReservedUse::Router, ip("fd00::1"))
-        ]
+        [(ReservedUse::Ingress, ip("fd00::2")), (ReservedUse::Router, ip("fd00::1"))]
     );
     assert_eq!(domain.addresses, [ip("fd00::1")]);
     assert_eq!(object.pod_cidrs().collect::<Vec<_>>(), ["10.1.0.0/27"]);
@@ -79,10 +73,7 @@ fn a_real_endpoint() {
     assert_eq!(endpoint.name.to_string(), "tenant-a/pod-a");
     assert_eq!(endpoint.id, Some(EndpointId(684)));
     assert_eq!(endpoint.attachment.unwrap().interface(), Some("eth0"));
-    assert_eq!(
-        endpoint.owner.unwrap().1.as_str(),
-        "43b3592e-6c5f-4476-be78-0f135b71dd67"
-    );
+    assert_eq!(endpoint.owner.unwrap().1.as_str(), "43b3592e-6c5f-4476-be78-0f135b71dd67");
 }
 
 #[rstest]
@@ -103,10 +94,7 @@ fn an_endpoint_of_missing_parts(#[case] mut value: Value) {
     value["metadata"] = json!({"name": "a", "namespace": "b"});
     let object = endpoint(value);
     let domain = object.to_domain().unwrap();
-    assert_eq!(
-        (domain.id, domain.attachment, domain.container, domain.owner),
-        (None, None, None, None)
-    );
+    assert_eq!((domain.id, domain.attachment, domain.container, domain.owner), (None, None, None, None));
     assert!(object.addresses().is_empty());
     assert_eq!(endpoint(json!({})).to_domain(), None);
 }
@@ -128,10 +116,7 @@ fn slices() {
     assert_eq!(entries[0].ips, [ip("10.0.0.1"), ip("fd00::1")]);
     assert_eq!(entries[0].node, Some(ip("192.0.2.1")));
     assert_eq!(entries[0].uid.as_ref().unwrap().as_str(), "u1");
-    assert_eq!(
-        (&entries[1].ips, entries[1].node, &entries[1].uid),
-        (&vec![], None, &None)
-    );
+    assert_eq!((&entries[1].ips, entries[1].node, &entries[1].uid), (&vec![], None, &None));
     let empty: CiliumEndpointSliceObject =
         serde_json::from_value(json!({"namespace": null, "endpoints": null})).unwrap();
     assert!(empty.to_domain().is_empty());

@@ -17,7 +17,8 @@ use super::stage::{NODE, Stage};
 const PATIENCE: Duration = Duration::from_mins(2);
 /// The daemon's own defaults in milliseconds, to be divided by the speed. Its start-up quiet period is left out: nothing
 /// happened on this node before.
-const PACES: [(&str, u64); 3] = [("--confirm-gap", 2_000), ("--event-delay", 3_000), ("--lone-failure-age", 5_000)];
+const PACES: [(&str, u64); 3] =
+    [("--confirm-gap", 2_000), ("--event-delay", 3_000), ("--lone-failure-age", 5_000)];
 
 pub(super) struct Daemon {
     child: Child,
@@ -31,15 +32,33 @@ pub(super) struct Daemon {
 impl Daemon {
     pub(super) async fn start(args: &DemoArgs, stage: &Stage) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
-        command.args(["run", "--mode", "heal", "--node-name", NODE, "--listen", "127.0.0.1:0", "--log-format", "json", "--startup-quiet", "0s"]);
+        command.args([
+            "run",
+            "--mode",
+            "heal",
+            "--node-name",
+            NODE,
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+            "--startup-quiet",
+            "0s",
+        ]);
         command.arg("--kubeconfig").arg(stage.kubeconfig()).arg("--agent-socket-dir").arg(stage.socket_dir());
         for (flag, millis) in PACES {
             command.arg(flag).arg(format!("{}ms", args.paced(Duration::from_millis(millis)).as_millis()));
         }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
         let stderr = child.stderr.take().context("the daemon has no standard error")?;
         let lines = BufReader::new(stderr).lines();
-        let mut daemon = Self { child, lines, heard: VecDeque::new(), address: String::new(), show: args.log };
+        let mut daemon =
+            Self { child, lines, heard: VecDeque::new(), address: String::new(), show: args.log };
         let serving = daemon.hear(|line| text(line, "message") == "serving").await?;
         daemon.address = text(&serving, "address").to_owned();
         daemon.hear(|line| text(line, "message") == "watching the pods of this node").await?;
@@ -83,7 +102,9 @@ impl Daemon {
             }
             bail!("the daemon ended before the story did")
         };
-        tokio::time::timeout(PATIENCE, reading).await.context("the daemon did not say what the story waits for")?
+        tokio::time::timeout(PATIENCE, reading)
+            .await
+            .context("the daemon did not say what the story waits for")?
     }
 
     /// What the daemon's metrics say it did.
@@ -103,7 +124,9 @@ impl Daemon {
             bail!("the daemon has ended by itself");
         };
         Command::new("kill").arg(pid.to_string()).status().await?;
-        let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await.context("the daemon does not end")??;
+        let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait())
+            .await
+            .context("the daemon does not end")??;
         if !status.success() {
             bail!("the daemon ended with {status}");
         }
@@ -114,8 +137,12 @@ impl Daemon {
 /// `cilium_leak_healer_acts_total{remedy="…",outcome="…"} N` in words, if N is not 0.
 fn act(line: &str) -> Option<String> {
     let (labels, count) = line.strip_prefix("cilium_leak_healer_acts_total{")?.split_once("} ")?;
-    let value = |name: &str| labels.split(',').find_map(|label| Some(label.strip_prefix(name)?.trim_matches(['=', '"'])));
-    (count != "0").then(|| format!("{count} {} {}", value("remedy").unwrap_or_default(), value("outcome").unwrap_or_default()))
+    let value = |name: &str| {
+        labels.split(',').find_map(|label| Some(label.strip_prefix(name)?.trim_matches(['=', '"'])))
+    };
+    (count != "0").then(|| {
+        format!("{count} {} {}", value("remedy").unwrap_or_default(), value("outcome").unwrap_or_default())
+    })
 }
 
 fn text<'a>(line: &'a Value, field: &str) -> &'a str {

@@ -83,7 +83,9 @@ pub(super) async fn demo(args: DemoArgs) -> Result<()> {
 async fn leak(voice: &Voice, stage: &Stage, daemon: &mut Daemon) -> Result<String> {
     voice.title("1. A leak: backup/agent-old is deleted, and the agent never hears of it");
     let ip = stage.leak("backup", "agent-old").await?;
-    voice.say(&format!("Its pod is gone, its endpoint still holds {ip}. A new pod, shop/cart, is given that address:"));
+    voice.say(&format!(
+        "Its pod is gone, its endpoint still holds {ip}. A new pod, shop/cart, is given that address:"
+    ));
     stage.pod_on("shop", "cart", &ip)?;
     voice.quote(&stage.failure_message("shop", "cart").await?);
     let failed = Instant::now();
@@ -109,7 +111,9 @@ async fn duplicate(voice: &Voice, stage: &Stage, daemon: &mut Daemon) -> Result<
     if stage.address("shop", "web").await? != ip || !stage.holds("shop", "web", &ip) {
         bail!("the live pod shop/web lost its endpoint");
     }
-    voice.act("nothing is touched: shop/web still runs with its endpoint; a person has to mend the address plan");
+    voice.act(
+        "nothing is touched: shop/web still runs with its endpoint; a person has to mend the address plan",
+    );
     Ok(format!("refused: shop/web is alive and keeps {ip}"))
 }
 

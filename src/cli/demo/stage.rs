@@ -10,7 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::DemoArgs;
-use crate::sim::{Cluster, ClusterOptions, DeleteOptions, EVENTS, IP_ANNOTATION, Node, NodeOptions, PODS, Workload, WorkloadKind};
+use crate::sim::{
+    Cluster, ClusterOptions, DeleteOptions, EVENTS, IP_ANNOTATION, Node, NodeOptions, PODS, Workload,
+    WorkloadKind,
+};
 
 pub(super) const NODE: &str = "worker-1";
 pub(super) const INGRESS: &str = "10.244.1.7";
@@ -35,9 +38,13 @@ impl Drop for Scratch {
 
 impl Stage {
     pub(super) async fn build(args: &DemoArgs) -> Result<Self> {
-        let dir = Scratch(std::env::temp_dir().join(format!("cilium-leak-healer-demo-{}", std::process::id())));
-        fs::create_dir_all(&dir.0).with_context(|| format!("no directory for the demo: {}", dir.0.display()))?;
-        let cluster = Cluster::start(ClusterOptions::default()).await.context("the simulated API server does not start")?;
+        let dir =
+            Scratch(std::env::temp_dir().join(format!("cilium-leak-healer-demo-{}", std::process::id())));
+        fs::create_dir_all(&dir.0)
+            .with_context(|| format!("no directory for the demo: {}", dir.0.display()))?;
+        let cluster = Cluster::start(ClusterOptions::default())
+            .await
+            .context("the simulated API server does not start")?;
         let mut options = NodeOptions::new(NODE, 1, dir.0.clone());
         options.agent.ingress_ip = INGRESS.parse::<Ipv4Addr>().ok();
         options.agent_started = Some(Timestamp::now() - SignedDuration::from_hours(30));
@@ -69,7 +76,10 @@ impl Stage {
     pub(super) async fn leak(&self, namespace: &str, name: &str) -> Result<String> {
         let ip = self.address(namespace, name).await?;
         self.node.kubelet().lose_next_del(namespace, name);
-        self.cluster.api().delete(&PODS, namespace, name, &DeleteOptions::default()).map_err(|status| anyhow!("{status:?}"))?;
+        self.cluster
+            .api()
+            .delete(&PODS, namespace, name, &DeleteOptions::default())
+            .map_err(|status| anyhow!("{status:?}"))?;
         let gone = |cluster: &Cluster| cluster.api().get(&PODS, namespace, name).is_err();
         self.cluster.wait_for_within(PATIENCE, "the pod to be gone", gone).await?;
         Ok(ip)
@@ -98,7 +108,12 @@ impl Stage {
     }
 
     /// The pod that a ReplicaSet made in place of another, once it runs: its name and address.
-    pub(super) async fn replacement(&self, namespace: &str, set: &str, first: &str) -> Result<(String, String)> {
+    pub(super) async fn replacement(
+        &self,
+        namespace: &str,
+        set: &str,
+        first: &str,
+    ) -> Result<(String, String)> {
         let runs = |pod: &Value| {
             let name = text(pod, "/metadata/name");
             let ip = text(pod, "/status/podIP");
@@ -114,22 +129,33 @@ impl Stage {
 
     /// The address of a pod, once it has one.
     pub(super) async fn address(&self, namespace: &str, name: &str) -> Result<String> {
-        let address = |pod: &Value| (text(pod, "/metadata/name") == name).then(|| text(pod, "/status/podIP")).filter(|ip| !ip.is_empty());
+        let address = |pod: &Value| {
+            (text(pod, "/metadata/name") == name)
+                .then(|| text(pod, "/status/podIP"))
+                .filter(|ip| !ip.is_empty())
+        };
         self.await_pod(namespace, &format!("{namespace}/{name} to run"), address).await
     }
 
     /// Whether the agent still holds the address for this pod.
     pub(super) fn holds(&self, namespace: &str, name: &str, ip: &str) -> bool {
         let holder = ip.parse::<IpAddr>().ok().and_then(|ip| self.node.agent().holder(ip));
-        holder.is_some_and(|holder| holder.to_string().contains(&format!("resolve-labels-{namespace}/{name}")))
+        holder
+            .is_some_and(|holder| holder.to_string().contains(&format!("resolve-labels-{namespace}/{name}")))
     }
 
     /// What the kubelet says about a pod that hangs.
     pub(super) async fn failure_message(&self, namespace: &str, pod: &str) -> Result<String> {
         let mut found = None;
         let failed = |cluster: &Cluster| {
-            let events = cluster.api().list(&EVENTS, namespace, &format!("involvedObject.name={pod}"), "").unwrap_or_default();
-            found = events.iter().map(|event| text(event, "/message")).find(|message| message.contains("already in use"));
+            let events = cluster
+                .api()
+                .list(&EVENTS, namespace, &format!("involvedObject.name={pod}"), "")
+                .unwrap_or_default();
+            found = events
+                .iter()
+                .map(|event| text(event, "/message"))
+                .find(|message| message.contains("already in use"));
             found.is_some()
         };
         self.cluster.wait_for_within(PATIENCE, "the kubelet's Event", failed).await?;
@@ -144,7 +170,12 @@ impl Stage {
         self.cluster.api().create(&PODS, pod).map(drop).map_err(|status| anyhow!("{status:?}"))
     }
 
-    async fn await_pod<T>(&self, namespace: &str, what: &str, mut take: impl FnMut(&Value) -> Option<T>) -> Result<T> {
+    async fn await_pod<T>(
+        &self,
+        namespace: &str,
+        what: &str,
+        mut take: impl FnMut(&Value) -> Option<T>,
+    ) -> Result<T> {
         let mut found = None;
         let looks = |cluster: &Cluster| {
             let pods = cluster.api().list(&PODS, namespace, "", "").unwrap_or_default();

@@ -66,11 +66,7 @@ pub(super) fn running(full_name: &str, uid: &str, ips: &[&str]) -> Pod {
         phase: Phase::Running,
         ips: ips.iter().map(|text| ip(text)).collect(),
         sandbox_ready: Some(true),
-        containers: Containers {
-            running: true,
-            ended: false,
-            ever_ran: true,
-        },
+        containers: Containers { running: true, ended: false, ever_ran: true },
         ..pod(full_name, uid)
     }
 }
@@ -101,25 +97,13 @@ pub(super) fn holder() -> Holder {
         attachment: Some(format!("{HOLDER}:eth0").parse().unwrap()),
         container_field: None,
         named: None,
-        controllers: vec![
-            "resolve-identity-482".to_owned(),
-            "resolve-labels-backup/agent-0".to_owned(),
-        ],
-        labels: vec![
-            "k8s:app=agent".to_owned(),
-            "k8s:io.kubernetes.pod.namespace=backup".to_owned(),
-        ],
+        controllers: vec!["resolve-identity-482".to_owned(), "resolve-labels-backup/agent-0".to_owned()],
+        labels: vec!["k8s:app=agent".to_owned(), "k8s:io.kubernetes.pod.namespace=backup".to_owned()],
         addresses: vec![ip(IP)],
         state: EndpointState::Ready,
         log: Some(vec![
-            LogEntry {
-                at: ago(7190),
-                state: EndpointState::Ready,
-            },
-            LogEntry {
-                at: ago(7200),
-                state: EndpointState::WaitingForIdentity,
-            },
+            LogEntry { at: ago(7190), state: EndpointState::Ready },
+            LogEntry { at: ago(7200), state: EndpointState::WaitingForIdentity },
         ]),
     }
 }
@@ -127,10 +111,7 @@ pub(super) fn holder() -> Holder {
 /// A wedge whose holder's pod is gone: `stale-endpoint`, to be disconnected.
 pub(super) fn stale() -> Observation {
     let wedged = pod("tenant-a/web-1", "wedged");
-    let events = Events {
-        known: vec![failure(&wedged, 20)],
-        unreadable: None,
-    };
+    let events = Events { known: vec![failure(&wedged, 20)], unreadable: None };
     Observation {
         agent_started: Some(ago(86_400)),
         lookup: Lookup::Held(Box::new(holder())),
@@ -147,8 +128,5 @@ pub(super) fn stale() -> Observation {
 
 /// The same observation with another holder.
 pub(super) fn held_by(holder: Holder, obs: Observation) -> Observation {
-    Observation {
-        lookup: Lookup::Held(Box::new(holder)),
-        ..obs
-    }
+    Observation { lookup: Lookup::Held(Box::new(holder)), ..obs }
 }

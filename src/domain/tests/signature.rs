@@ -12,10 +12,7 @@ use crate::domain::{Refusal, refusal, sandbox_ids};
     "unable to create endpoint: [PUT /endpoint/{id}][400] putEndpointIdInvalid  IP ipv4:10.17.4.32 is already in use",
     "10.17.4.32"
 )]
-#[case::escaped_quotes(
-    r#"putEndpointIdInvalid \"IP ipv4:10.244.1.73 is already in use\""#,
-    "10.244.1.73"
-)]
+#[case::escaped_quotes(r#"putEndpointIdInvalid \"IP ipv4:10.244.1.73 is already in use\""#, "10.244.1.73")]
 #[case::twice_escaped(
     r#"putEndpointIdInvalid \\\"IP ipv4:10.244.1.73 is already in use\\\"""#,
     "10.244.1.73"
@@ -56,15 +53,8 @@ fn anything_else_is_none(#[case] text: &str) {
 
 #[test]
 fn two_addresses_are_told_apart() {
-    let text = format!(
-        "{}; {}",
-        message("ipv4:10.0.0.1", SANDBOX),
-        message("ipv6:fd00::1", SANDBOX)
-    );
-    assert_eq!(
-        refusal(&text),
-        Refusal::Several(vec![ip("10.0.0.1"), ip("fd00::1")])
-    );
+    let text = format!("{}; {}", message("ipv4:10.0.0.1", SANDBOX), message("ipv6:fd00::1", SANDBOX));
+    assert_eq!(refusal(&text), Refusal::Several(vec![ip("10.0.0.1"), ip("fd00::1")]));
 }
 
 #[test]

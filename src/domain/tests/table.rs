@@ -12,17 +12,11 @@ use crate::domain::{
 };
 
 fn unread() -> Unreadable {
-    Unreadable {
-        what: "GET it".to_owned(),
-        why: ReadFailure::Timeout,
-    }
+    Unreadable { what: "GET it".to_owned(), why: ReadFailure::Timeout }
 }
 
 fn finding(obs: &Observation) -> Finding {
-    judge(obs, &Limits::default())
-        .finding()
-        .expect("a finding")
-        .clone()
+    judge(obs, &Limits::default()).finding().expect("a finding").clone()
 }
 
 fn verdict(obs: &Observation) -> (Verdict, &'static str) {
@@ -38,9 +32,7 @@ fn no_finding(obs: &Observation) -> bool {
 #[test]
 fn a_plain_leak_is_disconnected_by_the_id_that_the_agent_shows() {
     let finding = finding(&stale());
-    let Remedy::DisconnectEndpoint(target) = finding.remedy else {
-        panic!("{finding:?}")
-    };
+    let Remedy::DisconnectEndpoint(target) = finding.remedy else { panic!("{finding:?}") };
     assert_eq!(target.as_str(), format!("cni-attachment-id:{HOLDER}:eth0"));
     assert_eq!(
         (finding.proof, finding.ip, finding.owner),
@@ -68,11 +60,7 @@ fn a_pod_that_does_not_wait_is_no_wedge(#[case] change: fn(&mut Pod)) {
 fn a_pod_that_lost_its_sandbox_is_a_wedge() {
     let mut obs = stale();
     obs.pod.phase = Phase::Running;
-    obs.pod.containers = Containers {
-        running: false,
-        ended: true,
-        ever_ran: true,
-    };
+    obs.pod.containers = Containers { running: false, ended: true, ever_ran: true };
     assert_eq!(verdict(&obs), (Verdict::StaleEndpoint, "disconnect-endpoint"));
 }
 
@@ -135,10 +123,7 @@ fn two_addresses_on_a_tie_dispute_none() {
     other.message = message("ipv4:10.244.1.13", SANDBOX);
     obs.events.known.push(other);
     let finding = finding(&obs);
-    assert_eq!(
-        (finding.verdict, finding.ip),
-        (Verdict::InsufficientEvidence, None)
-    );
+    assert_eq!((finding.verdict, finding.ip), (Verdict::InsufficientEvidence, None));
     obs.agent_started = Some(ago(60));
     assert_eq!(verdict(&obs), (Verdict::Settling, "none"));
 }
@@ -154,31 +139,19 @@ fn unread_events_are_insufficient_evidence_with_and_without_a_known_refusal() {
 
 #[test]
 fn an_agent_that_does_not_answer_is_unknown() {
-    let obs = Observation {
-        lookup: Lookup::Unknown(unread()),
-        ..stale()
-    };
+    let obs = Observation { lookup: Lookup::Unknown(unread()), ..stale() };
     assert_eq!(verdict(&obs), (Verdict::AgentUnknown, "none"));
 }
 
 #[test]
 fn an_empty_404_is_not_held() {
-    let obs = Observation {
-        lookup: Lookup::NotHeld,
-        ..stale()
-    };
+    let obs = Observation { lookup: Lookup::NotHeld, ..stale() };
     assert_eq!(verdict(&obs), (Verdict::NotHeld, "none"));
 }
 
 fn reserved() -> Observation {
-    let cilium_node = CiliumNode {
-        reserved: vec![(ReservedUse::Ingress, ip(IP))],
-        ..CiliumNode::default()
-    };
-    Observation {
-        cilium_node: Ok(Some(cilium_node)),
-        ..stale()
-    }
+    let cilium_node = CiliumNode { reserved: vec![(ReservedUse::Ingress, ip(IP))], ..CiliumNode::default() };
+    Observation { cilium_node: Ok(Some(cilium_node)), ..stale() }
 }
 
 #[rstest]
@@ -206,13 +179,7 @@ fn a_reserved_address_moves_the_pod_or_nothing(#[case] change: fn(&mut Observati
 #[case::one_we_do_not_know("reserved:new-thing", true)]
 #[case::init("reserved:init", false)]
 fn a_reserved_label_tells_too(#[case] label: &str, #[case] reserved: bool) {
-    let obs = held_by(
-        Holder {
-            labels: vec![label.to_owned()],
-            ..holder()
-        },
-        stale(),
-    );
+    let obs = held_by(Holder { labels: vec![label.to_owned()], ..holder() }, stale());
     assert_eq!(verdict(&obs).0 == Verdict::ReservedHolder, reserved);
 }
 
@@ -229,19 +196,11 @@ fn a_reserved_label_tells_too(#[case] label: &str, #[case] reserved: bool) {
 fn time_settles(#[case] change: fn(&mut Observation), #[case] settling: bool) {
     let mut obs = stale();
     change(&mut obs);
-    assert_eq!(
-        verdict(&obs).0 == Verdict::Settling,
-        settling,
-        "{:?}",
-        finding(&obs)
-    );
+    assert_eq!(verdict(&obs).0 == Verdict::Settling, settling, "{:?}", finding(&obs));
 }
 
 fn log(state: EndpointState, seconds_ago: i64) -> Option<Vec<LogEntry>> {
-    Some(vec![LogEntry {
-        at: ago(seconds_ago),
-        state,
-    }])
+    Some(vec![LogEntry { at: ago(seconds_ago), state }])
 }
 
 #[rstest]
@@ -259,14 +218,7 @@ fn a_holder_on_its_way_settles(
     #[case] log: Option<Vec<LogEntry>>,
     #[case] settling: bool,
 ) {
-    let obs = held_by(
-        Holder {
-            state,
-            log,
-            ..holder()
-        },
-        stale(),
-    );
+    let obs = held_by(Holder { state, log, ..holder() }, stale());
     assert_eq!(verdict(&obs).0 == Verdict::Settling, settling);
 }
 
@@ -289,10 +241,7 @@ fn what_has_to_be_known_and_is_not_refuses(#[case] change: fn(&mut Observation))
 }
 
 fn nameless() -> Holder {
-    Holder {
-        controllers: Vec::new(),
-        ..holder()
-    }
+    Holder { controllers: Vec::new(), ..holder() }
 }
 
 #[rstest]
@@ -322,10 +271,7 @@ fn a_nameless_holder_needs_a_namespace_and_eth0(#[case] holder: Holder, #[case] 
 #[case::ended(Pod { phase: Phase::Failed, started: None, ..pod("backup/x", "x") }, true)]
 #[case::of_another_namespace(Pod { started: None, ..pod("other/x", "x") }, true)]
 fn proof_6_needs_every_live_pod_of_the_namespace_ruled_out(#[case] neighbour: Pod, #[case] ruled_out: bool) {
-    let obs = Observation {
-        node_pods: Ok(vec![neighbour]),
-        ..held_by(nameless(), stale())
-    };
+    let obs = Observation { node_pods: Ok(vec![neighbour]), ..held_by(nameless(), stale()) };
     let want = if ruled_out {
         (Verdict::StaleEndpoint, "disconnect-endpoint")
     } else {
@@ -335,10 +281,7 @@ fn proof_6_needs_every_live_pod_of_the_namespace_ruled_out(#[case] neighbour: Po
 }
 
 fn vm(name: &str, uid: &str, value: &str) -> Pod {
-    Pod {
-        vm_labels: vec![("kubevirt.io/vm", value.to_owned())],
-        ..running(name, uid, &[IP])
-    }
+    Pod { vm_labels: vec![("kubevirt.io/vm", value.to_owned())], ..running(name, uid, &[IP]) }
 }
 
 #[rstest]
@@ -350,16 +293,10 @@ fn launchers_of_one_vm_share_by_design(#[case] label: &str, #[case] owner: Pod, 
     let full_name = owner.name.to_string();
     let holder = Holder {
         controllers: vec![format!("resolve-labels-{full_name}")],
-        labels: vec![format!(
-            "k8s:io.kubernetes.pod.namespace={}",
-            owner.name.namespace()
-        )],
+        labels: vec![format!("k8s:io.kubernetes.pod.namespace={}", owner.name.namespace())],
         ..holder()
     };
-    let mut obs = Observation {
-        owner: Ok(Some(owner)),
-        ..held_by(holder, stale())
-    };
+    let mut obs = Observation { owner: Ok(Some(owner)), ..held_by(holder, stale()) };
     obs.pod.vm_labels = vec![("kubevirt.io/vm", label.to_owned())];
     assert_eq!(verdict(&obs).0, want);
 }
@@ -380,14 +317,7 @@ fn kube_ovn_networks_share_by_design(
         pod.ovn.vpc = vpc.map(str::to_owned);
     }
     obs.owner = Ok(Some(owner));
-    assert_eq!(
-        verdict(&obs).0,
-        if shared {
-            Verdict::SharedByDesign
-        } else {
-            Verdict::LiveDuplicate
-        }
-    );
+    assert_eq!(verdict(&obs).0, if shared { Verdict::SharedByDesign } else { Verdict::LiveDuplicate });
 }
 
 #[rstest]
@@ -397,10 +327,7 @@ fn kube_ovn_networks_share_by_design(
 #[case::terminating(Pod { deleting: true, ..running("backup/agent-0", "owner", &[IP]) })]
 #[case::listing_another_address_and_no_uid_known(running("backup/agent-0", "owner", &["10.244.1.99"]))]
 fn a_live_owner_is_left_alone(#[case] owner: Pod) {
-    let obs = Observation {
-        owner: Ok(Some(owner)),
-        ..stale()
-    };
+    let obs = Observation { owner: Ok(Some(owner)), ..stale() };
     assert_eq!(verdict(&obs), (Verdict::LiveDuplicate, "none"));
 }
 
@@ -410,10 +337,7 @@ fn a_live_owner_is_left_alone(#[case] owner: Pod) {
 #[case::ended(Pod { phase: Phase::Succeeded, containers: Containers::default(), ..running("x/y", "y", &[IP]) }, Verdict::StaleEndpoint)]
 #[case::host_network(Pod { host_network: true, ..running("x/y", "y", &[IP]) }, Verdict::StaleEndpoint)]
 fn another_live_pod_with_the_address_counts(#[case] user: Pod, #[case] want: Verdict) {
-    let obs = Observation {
-        address_users: Ok(vec![user]),
-        ..stale()
-    };
+    let obs = Observation { address_users: Ok(vec![user]), ..stale() };
     assert_eq!(verdict(&obs).0, want);
 }
 
@@ -423,26 +347,14 @@ fn another_live_pod_with_the_address_counts(#[case] user: Pod, #[case] want: Ver
 #[case::on_another_node(Some(Pod { node: Some("worker-2".parse().unwrap()), ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
 #[case::on_no_node(Some(Pod { node: None, ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
 fn proofs_of_a_named_owner(#[case] owner: Option<Pod>, #[case] proof: Option<Proof>) {
-    let found = finding(&Observation {
-        owner: Ok(owner),
-        ..stale()
-    });
+    let found = finding(&Observation { owner: Ok(owner), ..stale() });
     assert_eq!((found.verdict, found.proof), (Verdict::StaleEndpoint, proof));
 }
 
 #[test]
 fn a_successor_on_another_node_with_the_address_is_a_duplicate() {
-    let owner = Pod {
-        node: Some("worker-2".parse().unwrap()),
-        ..running("backup/agent-0", "owner", &[IP])
-    };
-    assert_eq!(
-        verdict(&Observation {
-            owner: Ok(Some(owner)),
-            ..stale()
-        }),
-        (Verdict::LiveDuplicate, "none")
-    );
+    let owner = Pod { node: Some("worker-2".parse().unwrap()), ..running("backup/agent-0", "owner", &[IP]) };
+    assert_eq!(verdict(&Observation { owner: Ok(Some(owner)), ..stale() }), (Verdict::LiveDuplicate, "none"));
 }
 
 fn endpoint(uid: &str) -> CiliumEndpoint {
@@ -468,36 +380,20 @@ fn proof_3_for_another_pod_needs_a_foreign_uid_and_another_address(
 ) {
     let owner = running("backup/agent-0", "owner", ips);
     let endpoints = uids.iter().map(|uid| endpoint(uid)).collect();
-    let obs = Observation {
-        owner: Ok(Some(owner)),
-        endpoints: Ok(Some(endpoints)),
-        ..stale()
-    };
+    let obs = Observation { owner: Ok(Some(owner)), endpoints: Ok(Some(endpoints)), ..stale() };
     assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
 }
 
 #[test]
 fn proof_3_never_holds_for_a_mirror_pod_nor_by_an_endpoint_of_another_container() {
     let owner = running("backup/agent-0", "owner", &["10.244.1.99"]);
-    let mirror = Pod {
-        mirror: Some("m".to_owned()),
-        ..owner.clone()
-    };
-    let obs = Observation {
-        owner: Ok(Some(mirror)),
-        endpoints: Ok(Some(vec![endpoint("former")])),
-        ..stale()
-    };
+    let mirror = Pod { mirror: Some("m".to_owned()), ..owner.clone() };
+    let obs =
+        Observation { owner: Ok(Some(mirror)), endpoints: Ok(Some(vec![endpoint("former")])), ..stale() };
     assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
-    let other = CiliumEndpoint {
-        attachment: Some(format!("{SANDBOX}:eth0").parse().unwrap()),
-        ..endpoint("former")
-    };
-    let obs = Observation {
-        owner: Ok(Some(owner)),
-        endpoints: Ok(Some(vec![other])),
-        ..stale()
-    };
+    let other =
+        CiliumEndpoint { attachment: Some(format!("{SANDBOX}:eth0").parse().unwrap()), ..endpoint("former") };
+    let obs = Observation { owner: Ok(Some(owner)), endpoints: Ok(Some(vec![other])), ..stale() };
     assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
 }
 
@@ -520,10 +416,7 @@ fn a_slice_entry_gives_the_uid_if_all_of_it_matches(
     };
     let obs = Observation {
         owner: Ok(Some(running("backup/agent-0", "owner", &["10.244.1.99"]))),
-        cilium_node: Ok(Some(CiliumNode {
-            addresses: vec![ip("192.0.2.11")],
-            ..CiliumNode::default()
-        })),
+        cilium_node: Ok(Some(CiliumNode { addresses: vec![ip("192.0.2.11")], ..CiliumNode::default() })),
         slices: Ok(Some(vec![entry])),
         ..stale()
     };
@@ -568,13 +461,7 @@ fn set_holder(obs: &mut Observation, holder: Holder) {
 }
 
 fn set_log(obs: &mut Observation, seconds_ago: i64) {
-    set_holder(
-        obs,
-        Holder {
-            log: log(EndpointState::Ready, seconds_ago),
-            ..holder()
-        },
-    );
+    set_holder(obs, Holder { log: log(EndpointState::Ready, seconds_ago), ..holder() });
 }
 
 #[rstest]
@@ -610,46 +497,25 @@ fn the_ipam_mode_may_withhold(#[case] mode: Result<&str, ()>, #[case] withheld: 
 
 #[test]
 fn a_holder_without_any_id_is_not_disconnected_and_an_old_one_by_its_container() {
-    let by_container = Holder {
-        attachment: None,
-        container_field: Some(HOLDER.parse().unwrap()),
-        ..holder()
-    };
+    let by_container =
+        Holder { attachment: None, container_field: Some(HOLDER.parse().unwrap()), ..holder() };
     let Remedy::DisconnectEndpoint(target) = finding(&held_by(by_container, stale())).remedy else {
         panic!()
     };
     assert_eq!(target.as_str(), format!("container-id:{HOLDER}"));
-    let without = Holder {
-        attachment: None,
-        ..holder()
-    };
+    let without = Holder { attachment: None, ..holder() };
     let found = finding(&held_by(without, stale()));
-    assert_eq!(
-        (found.verdict, found.withheld),
-        (Verdict::StaleEndpoint, Some(Withheld::NoIdentifier))
-    );
+    assert_eq!((found.verdict, found.withheld), (Verdict::StaleEndpoint, Some(Withheld::NoIdentifier)));
 }
 
 #[test]
 fn the_owner_is_named_by_the_first_source_that_names_one() {
-    let named = Holder {
-        named: Some(name("first/one")),
-        ..holder()
-    };
+    let named = Holder { named: Some(name("first/one")), ..holder() };
     assert_eq!(finding(&held_by(named, stale())).owner, Some(name("first/one")));
-    let obs = Observation {
-        endpoints: Ok(Some(vec![endpoint("x")])),
-        ..held_by(nameless(), stale())
-    };
+    let obs = Observation { endpoints: Ok(Some(vec![endpoint("x")])), ..held_by(nameless(), stale()) };
     assert_eq!(finding(&obs).owner, Some(name("backup/agent-0")));
-    let without_attachment = CiliumEndpoint {
-        attachment: None,
-        container: Some(HOLDER.parse().unwrap()),
-        ..endpoint("x")
-    };
-    let obs = Observation {
-        endpoints: Ok(Some(vec![without_attachment])),
-        ..held_by(nameless(), stale())
-    };
+    let without_attachment =
+        CiliumEndpoint { attachment: None, container: Some(HOLDER.parse().unwrap()), ..endpoint("x") };
+    let obs = Observation { endpoints: Ok(Some(vec![without_attachment])), ..held_by(nameless(), stale()) };
     assert_eq!(finding(&obs).owner, None);
 }

@@ -13,10 +13,7 @@ use crate::domain::{
 };
 
 fn unread<T>() -> Read<T> {
-    Err(Unreadable {
-        what: "GET it".to_owned(),
-        why: ReadFailure::Timeout,
-    })
+    Err(Unreadable { what: "GET it".to_owned(), why: ReadFailure::Timeout })
 }
 
 /// How the agent tells whose the endpoint is.
@@ -61,51 +58,25 @@ struct World {
 }
 
 fn naming() -> impl Strategy<Value = Naming> {
-    select(vec![
-        Naming::Identifiers,
-        Naming::Controller,
-        Naming::Nameless,
-        Naming::NoNamespace,
-    ])
+    select(vec![Naming::Identifiers, Naming::Controller, Naming::Nameless, Naming::NoNamespace])
 }
 
 fn told() -> impl Strategy<Value = Told> {
-    select(vec![
-        Told::NotServed,
-        Told::Unread,
-        Told::Nothing,
-        Told::Truth,
-        Told::Adopted,
-    ])
+    select(vec![Told::NotServed, Told::Unread, Told::Nothing, Told::Truth, Told::Adopted])
 }
 
 /// A live pod that has this address: it lists it, or its status has not come yet.
 fn live_owner() -> impl Strategy<Value = Pod> {
-    let phases = select(vec![
-        Phase::Pending,
-        Phase::Running,
-        Phase::Unknown,
-        Phase::Failed,
-        Phase::Succeeded,
-    ]);
-    let listed = select(vec![
-        vec![],
-        vec![IP],
-        vec![IP, "fd00::1"],
-        vec!["fd00::1"],
-        vec!["169.254.3.4"],
-    ]);
+    let phases =
+        select(vec![Phase::Pending, Phase::Running, Phase::Unknown, Phase::Failed, Phase::Succeeded]);
+    let listed = select(vec![vec![], vec![IP], vec![IP, "fd00::1"], vec!["fd00::1"], vec!["169.254.3.4"]]);
     (phases, any::<bool>(), any::<bool>(), listed, any::<bool>()).prop_map(
         |(phase, is_running, deleting, listed, mirror)| {
             let is_running = is_running || phase.is_terminal();
             Pod {
                 phase,
                 deleting,
-                containers: Containers {
-                    running: is_running,
-                    ended: false,
-                    ever_ran: is_running,
-                },
+                containers: Containers { running: is_running, ended: false, ever_ran: is_running },
                 mirror: mirror.then(|| "config".to_owned()),
                 ..running("backup/agent-0", "owner", &listed)
             }
@@ -121,33 +92,14 @@ fn world() -> impl Strategy<Value = World> {
         EndpointState::Other,
     ]);
     let times = (0_i64..2000, -90_i64..700, 1_u32..4);
-    let reads = (
-        any::<bool>(),
-        any::<bool>(),
-        any::<bool>(),
-        option::of(0_i64..1000),
-    );
+    let reads = (any::<bool>(), any::<bool>(), any::<bool>(), option::of(0_i64..1000));
     let attachment = select(vec!["eth0", "net1", ""]);
-    (
-        times,
-        naming(),
-        told(),
-        told(),
-        option::of(any::<bool>()),
-        states,
-        reads,
-        attachment,
-        live_owner(),
-    )
+    (times, naming(), told(), told(), option::of(any::<bool>()), states, reads, attachment, live_owner())
         .prop_map(
             |((made, failed, count), naming, endpoints, slices, log, state, reads, attachment, owner)| {
                 let (owner_read, users_read, node_pods_read, agent_started) = reads;
                 // A pod starts before its endpoint is made.
-                let owner = Pod {
-                    started: Some(ago(made + 3)),
-                    created: Some(ago(made + 3)),
-                    ..owner
-                };
+                let owner = Pod { started: Some(ago(made + 3)), created: Some(ago(made + 3)), ..owner };
                 World {
                     made,
                     failed,
@@ -179,46 +131,29 @@ impl World {
             self.entry(self.made - 1, EndpointState::Ready),
             self.entry(self.made, EndpointState::WaitingForIdentity),
         ];
-        let nameless = Holder {
-            controllers: Vec::new(),
-            attachment: Some(container.parse().unwrap()),
-            ..holder()
-        };
+        let nameless =
+            Holder { controllers: Vec::new(), attachment: Some(container.parse().unwrap()), ..holder() };
         let nameless = Holder {
             state: self.state,
             log: self.log.map(|cut| if cut { whole[..1].to_vec() } else { whole }),
             ..nameless
         };
         match self.naming {
-            Naming::Identifiers => Holder {
-                named: Some(self.owner.name.clone()),
-                ..nameless
-            },
-            Naming::Controller => Holder {
-                controllers: vec![format!("resolve-labels-{}", self.owner.name)],
-                ..nameless
-            },
+            Naming::Identifiers => Holder { named: Some(self.owner.name.clone()), ..nameless },
+            Naming::Controller => {
+                Holder { controllers: vec![format!("resolve-labels-{}", self.owner.name)], ..nameless }
+            }
             Naming::Nameless => nameless,
-            Naming::NoNamespace => Holder {
-                labels: vec!["reserved:init".to_owned()],
-                ..nameless
-            },
+            Naming::NoNamespace => Holder { labels: vec!["reserved:init".to_owned()], ..nameless },
         }
     }
 
     fn entry(&self, seconds_ago: i64, state: EndpointState) -> LogEntry {
-        LogEntry {
-            at: ago(seconds_ago),
-            state,
-        }
+        LogEntry { at: ago(seconds_ago), state }
     }
 
     fn uid(&self, told: Told) -> &'static str {
-        if matches!(told, Told::Truth) {
-            "owner"
-        } else {
-            "former"
-        }
+        if matches!(told, Told::Truth) { "owner" } else { "former" }
     }
 
     fn endpoint(&self) -> CiliumEndpoint {
@@ -227,10 +162,7 @@ impl World {
             id: Some(self.holder().id),
             attachment: self.holder().attachment,
             container: None,
-            owner: Some((
-                self.owner.name.name().to_owned(),
-                self.uid(self.endpoints).parse().unwrap(),
-            )),
+            owner: Some((self.owner.name.name().to_owned(), self.uid(self.endpoints).parse().unwrap())),
         }
     }
 
@@ -257,10 +189,7 @@ impl World {
     fn observed(&self, wedged: Pod, failures: Vec<Event>) -> Observation {
         let owner = self.owner.clone();
         let lists = owner.lists(ip(IP));
-        let cilium_node = CiliumNode {
-            addresses: vec![ip("192.0.2.11")],
-            ..CiliumNode::default()
-        };
+        let cilium_node = CiliumNode { addresses: vec![ip("192.0.2.11")], ..CiliumNode::default() };
         Observation {
             agent_started: self.agent_started.map(ago),
             lookup: Lookup::Held(Box::new(self.holder())),
@@ -269,29 +198,18 @@ impl World {
             cilium_node: Ok(Some(cilium_node)),
             endpoints: Self::objects(self.endpoints, || self.endpoint()),
             slices: Self::objects(self.slices, || self.slice()),
-            owner: if self.owner_read {
-                Ok(Some(owner.clone()))
-            } else {
-                unread()
-            },
+            owner: if self.owner_read { Ok(Some(owner.clone())) } else { unread() },
             address_users: if self.users_read {
                 Ok(Some(owner.clone()).into_iter().filter(|_| lists).collect())
             } else {
                 unread()
             },
-            node_pods: if self.node_pods_read {
-                Ok(vec![owner, wedged.clone()])
-            } else {
-                unread()
-            },
+            node_pods: if self.node_pods_read { Ok(vec![owner, wedged.clone()]) } else { unread() },
             ..Observation::new(
                 super::fixtures::now(),
                 super::fixtures::node(),
                 wedged,
-                Events {
-                    known: failures,
-                    unreadable: None,
-                },
+                Events { known: failures, unreadable: None },
             )
         }
     }
@@ -372,18 +290,13 @@ proptest! {
 }
 
 fn remedy(obs: &Observation) -> &'static str {
-    judge(obs, &Limits::default())
-        .finding()
-        .map_or("none", |finding| finding.remedy.as_str())
+    judge(obs, &Limits::default()).finding().map_or("none", |finding| finding.remedy.as_str())
 }
 
 /// The worlds are not all refused for one dull reason: with the owner gone, many of them are healed.
 #[test]
 fn a_world_without_its_owner_is_healed() {
     let mut obs = stale();
-    obs.lookup = Lookup::Held(Box::new(Holder {
-        named: Some(name("backup/agent-0")),
-        ..holder()
-    }));
+    obs.lookup = Lookup::Held(Box::new(Holder { named: Some(name("backup/agent-0")), ..holder() }));
     assert!(disconnects(&obs));
 }

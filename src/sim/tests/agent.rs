@@ -35,21 +35,12 @@ async fn the_leak_is_told_as_in_the_transcripts() {
     // leak-01
     let reply = bench.agent("GET", by_ip, None).await;
     assert_eq!(
-        (
-            reply.status,
-            reply.body.as_ref(),
-            reply.headers["content-length"].to_str().unwrap()
-        ),
+        (reply.status, reply.body.as_ref(), reply.headers["content-length"].to_str().unwrap()),
         (404, b"".as_slice(), "0")
     );
     // leak-02
-    let reply = bench
-        .agent("PUT", PUT, Some(cni("pod-a", CONTAINER, "10.244.1.50")))
-        .await;
-    assert_eq!(
-        (reply.status, json_of(&reply)["status"]["state"].clone()),
-        (201, json!("regenerating"))
-    );
+    let reply = bench.agent("PUT", PUT, Some(cni("pod-a", CONTAINER, "10.244.1.50"))).await;
+    assert_eq!((reply.status, json_of(&reply)["status"]["state"].clone()), (201, json!("regenerating")));
     assert_eq!(reply.headers["transfer-encoding"], "chunked");
     // leak-03
     let live = json_of(&bench.agent("GET", by_ip, None).await);
@@ -59,23 +50,11 @@ async fn the_leak_is_told_as_in_the_transcripts() {
     );
     // leak-04
     let log = json_of(&bench.agent("GET", &format!("{by_ip}/log"), None).await);
-    let states: Vec<&str> = log
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["state"].as_str().unwrap())
-        .collect();
+    let states: Vec<&str> =
+        log.as_array().unwrap().iter().map(|entry| entry["state"].as_str().unwrap()).collect();
     assert_eq!(
         states,
-        [
-            "ready",
-            "ready",
-            "ready",
-            "regenerating",
-            "waiting-to-regenerate",
-            "ready",
-            "waiting-for-identity"
-        ]
+        ["ready", "ready", "ready", "regenerating", "waiting-to-regenerate", "ready", "waiting-for-identity"]
     );
     assert_eq!(log[6]["message"], "Endpoint creation");
     // leak-05, leak-06
@@ -92,22 +71,16 @@ async fn the_leak_is_told_as_in_the_transcripts() {
     );
     assert_eq!(cep["status"]["id"], live["id"]);
     // leak-07
-    api.delete(&PODS, "tenant-a", "pod-a", &DeleteOptions::now())
-        .unwrap();
+    api.delete(&PODS, "tenant-a", "pod-a", &DeleteOptions::now()).unwrap();
     let other = "bbbb9999cccc2222cccc3333dddd4444eeee5555ffff6666aaaa7777bbbb8888";
-    let reply = bench
-        .agent("PUT", PUT, Some(cni("pod-b", other, "10.244.1.50")))
-        .await;
+    let reply = bench.agent("PUT", PUT, Some(cni("pod-b", other, "10.244.1.50"))).await;
     assert_eq!(
         (reply.status, reply.body.as_ref()),
         (400, b"\"IP ipv4:10.244.1.50 is already in use\"\n".as_slice())
     );
     // leak-08, leak-09, leak-10
     let leaked = json_of(&bench.agent("GET", by_ip, None).await);
-    assert_eq!(
-        leaked["status"]["external-identifiers"],
-        live["status"]["external-identifiers"]
-    );
+    assert_eq!(leaked["status"]["external-identifiers"], live["status"]["external-identifiers"]);
     bench
         .cluster
         .wait_for("the CiliumEndpoint to go", |c| {
@@ -117,26 +90,14 @@ async fn the_leak_is_told_as_in_the_transcripts() {
         .unwrap();
     let reply = bench.agent("GET", "/v1/ip?cidr=10.244.1.50/32", None).await;
     assert_eq!((reply.status, reply.body.len()), (404, 0));
-    assert_eq!(
-        bench
-            .agent("GET", "/v1/endpoint/cep-name:tenant-a%2Fpod-a", None)
-            .await
-            .status,
-        200
-    );
+    assert_eq!(bench.agent("GET", "/v1/endpoint/cep-name:tenant-a%2Fpod-a", None).await.status, 200);
     // leak-11, leak-12, leak-13
     let delete = format!("/v1/endpoint/cni-attachment-id:{CONTAINER}:eth0");
     let reply = bench.agent("DELETE", &delete, None).await;
     assert_eq!((reply.status, reply.body.len()), (200, 0));
     let reply = bench.agent("DELETE", &delete, None).await;
     assert_eq!((reply.status, reply.body.len()), (404, 0));
-    assert_eq!(
-        bench
-            .agent("PUT", PUT, Some(cni("pod-b", other, "10.244.1.50")))
-            .await
-            .status,
-        201
-    );
+    assert_eq!(bench.agent("PUT", PUT, Some(cni("pod-b", other, "10.244.1.50"))).await.status, 201);
 }
 
 #[rstest]
@@ -176,8 +137,17 @@ async fn the_leak_is_told_as_in_the_transcripts() {
     PUT,
     Some(cni("p", "d1", "10.0.0.256")),
     400,
-    "\"unable to parse endpoint parameters: ParseAddr(\\\"10.0.0.256\\\"): unable to parse IP\"\n"
+    "\"unable to parse endpoint parameters: ParseAddr(\\\"10.0.0.256\\\"): IPv4 field has value >255\"\n"
 )]
+#[case::other_state(
+    "PUT",
+    PUT,
+    Some(json!({"state": "x"})),
+    422,
+    "{\"code\":606,\"message\":\"state in body should be one of [waiting-for-identity not-ready waiting-to-regenerate regenerating restoring ready disconnecting disconnected invalid]\"}"
+)]
+#[case::slash_at_the_end("GET", "/v1/endpoint/ipv4:10.244.1.99/", None, 404, "")]
+#[case::broken_escape("GET", "/v1/endpoint/%zz", None, 400, "400 Bad Request")]
 #[case::not_there(
     "GET",
     "/v2/endpoint",
@@ -194,22 +164,13 @@ async fn answers_byte_for_byte(
     #[case] text: &str,
 ) {
     let reply = without_kubelet(|_| {}).await.agent(method, uri, body).await;
-    assert_eq!(
-        (reply.status, std::str::from_utf8(&reply.body).unwrap()),
-        (status, text)
-    );
+    assert_eq!((reply.status, std::str::from_utf8(&reply.body).unwrap()), (status, text));
 }
 
 #[tokio::test]
 async fn a_router_address_meets_no_refusal() {
     let bench = without_kubelet(|_| {}).await;
-    assert_eq!(
-        bench
-            .agent("PUT", PUT, Some(cni("p", "d1", "10.244.1.250")))
-            .await
-            .status,
-        201
-    );
+    assert_eq!(bench.agent("PUT", PUT, Some(cni("p", "d1", "10.244.1.250"))).await.status, 201);
 }
 
 #[tokio::test]
@@ -221,10 +182,7 @@ async fn ipv6_is_refused_in_its_canonical_form() {
     let mut second = cni("q", "d2", "10.244.1.51");
     second["addressing"] = json!({"ipv4": "10.244.1.51", "ipv6": "FD00:0010:0244:0001:0:0:0:0050"});
     let reply = bench.agent("PUT", PUT, Some(second)).await;
-    assert_eq!(
-        reply.body.as_ref(),
-        b"\"IP ipv6:fd00:10:244:1::50 is already in use\"\n"
-    );
+    assert_eq!(reply.body.as_ref(), b"\"IP ipv6:fd00:10:244:1::50 is already in use\"\n");
 }
 
 #[tokio::test]
@@ -241,19 +199,15 @@ async fn reserved_endpoints_are_listed_and_written_to_the_node() {
     assert_eq!(labels, ["reserved:health", "reserved:host", "reserved:ingress"]);
     let node = bench.cluster.api().get(&CILIUM_NODES, "", "n1").unwrap();
     assert_eq!(node["spec"]["ingress"], json!({"ipv4": "10.244.1.69"}));
-    assert_eq!(
-        node["spec"]["addresses"][1],
-        json!({"ip": "10.244.1.250", "type": "CiliumInternalIP"})
-    );
+    assert_eq!(node["spec"]["addresses"][1], json!({"ip": "10.244.1.250", "type": "CiliumInternalIP"}));
     assert_eq!(node["spec"]["ipam"]["podCIDRs"], json!(["10.244.1.0/24"]));
 }
 
 #[tokio::test]
 async fn the_agent_tells_about_itself() {
     let bench = without_kubelet(|options| options.agent.ipam_mode = "cluster-pool".to_owned()).await;
-    bench
-        .agent("PUT", PUT, Some(cni("pod-a", CONTAINER, "10.244.1.50")))
-        .await;
+    let spec = EndpointSpec::new("tenant-a", "pod-a", CONTAINER, "10.244.1.50".parse().unwrap());
+    bench.node.agent().put_endpoint(spec).unwrap();
     let health = json_of(&bench.agent("GET", "/v1/healthz", None).await);
     assert_eq!(health["ipam"]["allocations"]["10.244.1.50"], "tenant-a/pod-a");
     assert_eq!(health["ipam"]["allocations"]["10.244.1.250"], "router");
@@ -285,10 +239,7 @@ async fn deletes_end_with_206_403_503() {
     let uri = "/v1/endpoint/cni-attachment-id:c9:eth0";
     agent.set_ready(false);
     let reply = bench.agent("DELETE", uri, None).await;
-    assert_eq!(
-        (reply.status, reply.body.as_ref()),
-        (503, b"\"api not ready\"\n".as_slice())
-    );
+    assert_eq!((reply.status, reply.body.as_ref()), (503, b"\"api not ready\"\n".as_slice()));
     agent.set_ready(true);
     agent.deny_delete(true);
     let reply = bench.agent("DELETE", uri, None).await;
@@ -311,22 +262,8 @@ async fn a_restart_makes_the_socket_anew_and_restores_by_name() {
     let bench = without_kubelet(|_| {}).await;
     let (api, agent) = (bench.cluster.api(), bench.node.agent());
     api.create(&PODS, pod("t", "web-0", "n1")).unwrap();
-    agent
-        .put_endpoint(EndpointSpec::new(
-            "t",
-            "web-0",
-            "c1",
-            "10.244.1.60".parse().unwrap(),
-        ))
-        .unwrap();
-    agent
-        .put_endpoint(EndpointSpec::new(
-            "t",
-            "gone",
-            "c2",
-            "10.244.1.61".parse().unwrap(),
-        ))
-        .unwrap();
+    agent.put_endpoint(EndpointSpec::new("t", "web-0", "c1", "10.244.1.60".parse().unwrap())).unwrap();
+    agent.put_endpoint(EndpointSpec::new("t", "gone", "c2", "10.244.1.61".parse().unwrap())).unwrap();
     // A successor of the same name, with another UID.
     api.delete(&PODS, "t", "web-0", &DeleteOptions::now()).unwrap();
     api.create(&PODS, pod("t", "web-0", "n1")).unwrap();
@@ -335,34 +272,22 @@ async fn a_restart_makes_the_socket_anew_and_restores_by_name() {
     assert!(!agent.socket().exists());
     let start = bench.cluster.now() - jiff::SignedDuration::from_secs(60);
     agent.start(start).unwrap();
-    assert_eq!(
-        std::fs::metadata(agent.socket()).unwrap().mtime(),
-        start.as_second()
-    );
+    assert_eq!(std::fs::metadata(agent.socket()).unwrap().mtime(), start.as_second());
     assert!(agent.holder(ip("10.244.1.60")).is_some());
     assert!(agent.holder(ip("10.244.1.61")).is_none());
     let node = api.get(&CILIUM_NODES, "", "n1").unwrap();
     assert_ne!(node["spec"]["health"], health);
     assert_eq!(node["spec"]["ingress"], json!({"ipv4": "10.244.1.69"}));
-    let log = json_of(
-        &bench
-            .agent("GET", "/v1/endpoint/ipv4:10.244.1.60/log", None)
-            .await,
-    );
+    let log = json_of(&bench.agent("GET", "/v1/endpoint/ipv4:10.244.1.60/log", None).await);
     assert_eq!(log.as_array().unwrap().last().unwrap()["state"], "restoring");
 }
 
 #[tokio::test]
 async fn a_pod_that_the_agent_never_found_is_init() {
     let bench = without_kubelet(|_| {}).await;
-    bench
-        .agent("PUT", PUT, Some(cni("ghost-0", "c9", "10.244.1.70")))
-        .await;
+    bench.agent("PUT", PUT, Some(cni("ghost-0", "c9", "10.244.1.70"))).await;
     let model = json_of(&bench.agent("GET", "/v1/endpoint/ipv4:10.244.1.70", None).await);
-    assert_eq!(
-        model["status"]["identity"],
-        json!({"id": 5, "labels": ["reserved:init"]})
-    );
+    assert_eq!(model["status"]["identity"], json!({"id": 5, "labels": ["reserved:init"]}));
     let names: Vec<&str> = model["status"]["controllers"]
         .as_array()
         .unwrap()
@@ -370,11 +295,5 @@ async fn a_pod_that_the_agent_never_found_is_init() {
         .map(|c| c["name"].as_str().unwrap())
         .collect();
     assert!(names.contains(&"resolve-labels-tenant-a/ghost-0"));
-    assert!(
-        bench
-            .cluster
-            .api()
-            .get(&CILIUM_ENDPOINTS, "tenant-a", "ghost-0")
-            .is_err()
-    );
+    assert!(bench.cluster.api().get(&CILIUM_ENDPOINTS, "tenant-a", "ghost-0").is_err());
 }

@@ -26,12 +26,7 @@ struct Bench {
 }
 
 async fn cluster() -> Cluster {
-    Cluster::start(ClusterOptions {
-        seed: Some(1),
-        ..ClusterOptions::default()
-    })
-    .await
-    .unwrap()
+    Cluster::start(ClusterOptions { seed: Some(1), ..ClusterOptions::default() }).await.unwrap()
 }
 
 async fn bench(change: impl FnOnce(&mut NodeOptions)) -> Bench {
@@ -43,11 +38,7 @@ async fn bench(change: impl FnOnce(&mut NodeOptions)) -> Bench {
     options.kubelet.retry_jitter = std::time::Duration::ZERO;
     change(&mut options);
     let node = cluster.add_node(options).unwrap();
-    Bench {
-        cluster,
-        node,
-        _dir: dir,
-    }
+    Bench { cluster, node, _dir: dir }
 }
 
 fn pod(namespace: &str, name: &str, node: &str) -> Value {
@@ -68,17 +59,11 @@ impl Bench {
     }
 
     fn running(&self, namespace: &str, name: &str) -> bool {
-        self.cluster
-            .api()
-            .get(&PODS, namespace, name)
-            .is_ok_and(|pod| pod["status"]["phase"] == "Running")
+        self.cluster.api().get(&PODS, namespace, name).is_ok_and(|pod| pod["status"]["phase"] == "Running")
     }
 
     fn events(&self, reason: &str) -> Vec<Value> {
-        self.cluster
-            .api()
-            .list(&EVENTS, "", &format!("reason={reason}"), "")
-            .unwrap()
+        self.cluster.api().list(&EVENTS, "", &format!("reason={reason}"), "").unwrap()
     }
 }
 
@@ -116,9 +101,7 @@ async fn ask_with(
 }
 
 async fn patch(cluster: &Cluster, uri: &str, content_type: &str, body: Value) -> Reply {
-    ask_with(cluster, "PATCH", uri, &[(CONTENT_TYPE, content_type)], Some(body))
-        .await
-        .unwrap()
+    ask_with(cluster, "PATCH", uri, &[(CONTENT_TYPE, content_type)], Some(body)).await.unwrap()
 }
 
 /// A watch whose events are read one by one.
@@ -129,14 +112,10 @@ struct Watching {
 
 impl Watching {
     async fn start(cluster: &Cluster, uri: &str) -> Self {
-        let response = request(Peer::Tcp(cluster.api().address()), Method::GET, uri, &[], None)
-            .await
-            .unwrap();
+        let response =
+            request(Peer::Tcp(cluster.api().address()), Method::GET, uri, &[], None).await.unwrap();
         assert_eq!(response.status(), 200);
-        Self {
-            response,
-            buffer: Vec::new(),
-        }
+        Self { response, buffer: Vec::new() }
     }
 
     /// The next event; `None` at the end.
@@ -147,21 +126,14 @@ impl Watching {
                 return Some(serde_json::from_slice(&line).unwrap());
             }
             let frame = self.response.body_mut().frame().await?.ok()?;
-            self.buffer
-                .extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
+            self.buffer.extend_from_slice(frame.data_ref().map(AsRef::as_ref).unwrap_or_default());
         }
     }
 
     /// The type and the name of the next event.
     async fn step(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
-        let text = |pointer| {
-            event
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
+        let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         (text("/type"), text("/object/metadata/name"))
     }
 }

@@ -3,15 +3,7 @@ use std::time::Duration;
 use super::*;
 
 fn labelled(cluster: &Cluster, name: &str, label: &str) {
-    cluster
-        .api()
-        .patch_merge(
-            &PODS,
-            "t",
-            name,
-            &json!({"metadata": {"labels": {"tier": label}}}),
-        )
-        .unwrap();
+    cluster.api().patch_merge(&PODS, "t", name, &json!({"metadata": {"labels": {"tier": label}}})).unwrap();
 }
 
 #[tokio::test]
@@ -28,22 +20,13 @@ async fn a_watch_goes_on_from_a_list() {
     .await;
     assert_eq!(watch.step().await, ("ADDED".to_owned(), "between".to_owned()));
     cluster.api().create(&PODS, pod("t", "elsewhere", "n2")).unwrap();
-    cluster
-        .api()
-        .patch_status_merge(&PODS, "t", "old", &json!({"phase": "Running"}))
-        .unwrap();
+    cluster.api().patch_status_merge(&PODS, "t", "old", &json!({"phase": "Running"})).unwrap();
     assert_eq!(watch.step().await, ("MODIFIED".to_owned(), "old".to_owned()));
-    cluster
-        .api()
-        .delete(&PODS, "t", "old", &DeleteOptions::now())
-        .unwrap();
+    cluster.api().delete(&PODS, "t", "old", &DeleteOptions::now()).unwrap();
     let event = watch.next().await.unwrap();
     assert_eq!(event["type"], "DELETED");
     assert_eq!(event["object"]["kind"], "Pod");
-    assert_eq!(
-        event["object"]["metadata"]["resourceVersion"],
-        cluster.api().revision().to_string()
-    );
+    assert_eq!(event["object"]["metadata"]["resourceVersion"], cluster.api().revision().to_string());
     cluster.api().cut_watches();
     assert_eq!(watch.next().await, None);
 }
@@ -53,11 +36,8 @@ async fn an_object_that_leaves_the_selector_is_deleted_and_one_that_enters_added
     let cluster = cluster().await;
     cluster.api().create(&PODS, pod("t", "p", "")).unwrap();
     labelled(&cluster, "p", "a");
-    let mut watch = Watching::start(
-        &cluster,
-        "/api/v1/namespaces/t/pods?watch=1&labelSelector=tier%3Da",
-    )
-    .await;
+    let mut watch =
+        Watching::start(&cluster, "/api/v1/namespaces/t/pods?watch=1&labelSelector=tier%3Da").await;
     assert_eq!(watch.step().await.0, "ADDED");
     labelled(&cluster, "p", "b");
     let left = watch.next().await.unwrap();
@@ -80,10 +60,7 @@ async fn a_version_that_is_too_old_is_the_only_event() {
     assert_eq!(event["type"], "ERROR");
     assert_eq!(event["object"]["code"], 410);
     assert_eq!(event["object"]["reason"], "Expired");
-    assert_eq!(
-        event["object"]["message"],
-        format!("too old resource version: 2 ({oldest})")
-    );
+    assert_eq!(event["object"]["message"], format!("too old resource version: 2 ({oldest})"));
     assert_eq!(watch.next().await, None);
 }
 
@@ -116,8 +93,5 @@ async fn initial_events_end_with_a_bookmark_that_says_so() {
     let mut watch = Watching::start(&cluster, uri).await;
     assert_eq!(watch.step().await.0, "ADDED");
     let end = watch.next().await.unwrap();
-    assert_eq!(
-        end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"],
-        "true"
-    );
+    assert_eq!(end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
 }

@@ -44,15 +44,8 @@ pub struct Agent {
 
 impl Agent {
     pub fn start(spec: AgentSpec) -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix("agent-")
-            .tempdir()
-            .expect("make a directory");
-        let mut agent = Self {
-            spec,
-            directory,
-            process: None,
-        };
+        let directory = tempfile::Builder::new().prefix("agent-").tempdir().expect("make a directory");
+        let mut agent = Self { spec, directory, process: None };
         agent.launch();
         agent
     }
@@ -61,19 +54,8 @@ impl Agent {
     pub fn launch(&mut self) {
         let spec = &self.spec;
         let mut command = Command::new(go::cilium_agent());
-        command
-            .arg("--dir")
-            .arg(self.directory())
-            .arg("--kubeconfig")
-            .arg(&spec.kubeconfig);
-        command.args([
-            "--node",
-            &spec.node,
-            "--node-ip",
-            &spec.node_ip,
-            "--pod-cidr",
-            &spec.pod_cidr,
-        ]);
+        command.arg("--dir").arg(self.directory()).arg("--kubeconfig").arg(&spec.kubeconfig);
+        command.args(["--node", &spec.node, "--node-ip", &spec.node_ip, "--pod-cidr", &spec.pod_cidr]);
         command.arg("--log-file").arg(self.directory().join("log"));
         if spec.ingress {
             command.arg("--ingress");
@@ -84,10 +66,7 @@ impl Agent {
     /// Stops it in good order: the socket goes.
     pub async fn stop(&mut self) {
         let mut process = self.process.take().expect("a running agent");
-        process
-            .terminate(STOP)
-            .await
-            .expect("the agent to end after SIGTERM");
+        process.terminate(STOP).await.expect("the agent to end after SIGTERM");
     }
 
     /// The daemon takes the time of the socket for the start of the agent: this moves it back.
@@ -115,9 +94,7 @@ impl Agent {
     }
 
     pub fn api(&self) -> AgentApi {
-        AgentApi {
-            socket: self.socket(),
-        }
+        AgentApi { socket: self.socket() }
     }
 }
 
@@ -127,36 +104,30 @@ pub struct AgentApi {
 }
 
 impl AgentApi {
+    pub fn at(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
     pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> io::Result<Answer> {
         over_unix(&self.socket, method, path, body).await
     }
 
     /// What the CNI plugin sends once it has an address for the sandbox.
     pub async fn put_endpoint(&self, body: &Value) -> Answer {
-        self.call(Method::PUT, "/v1/endpoint/cilium-local:0", Some(body))
-            .await
-            .expect("PUT an endpoint")
+        self.call(Method::PUT, "/v1/endpoint/cilium-local:0", Some(body)).await.expect("PUT an endpoint")
     }
 
     pub async fn delete_endpoint(&self, attachment: &str) -> Answer {
         let path = format!("/v1/endpoint/cni-attachment-id:{attachment}");
-        self.call(Method::DELETE, &path, None)
-            .await
-            .expect("DELETE an endpoint")
+        self.call(Method::DELETE, &path, None).await.expect("DELETE an endpoint")
     }
 
     /// The attachment id of the endpoint that holds the address. The agent allows few of these a second.
     pub async fn holder(&self, ip: IpAddr) -> Option<String> {
         let path = format!("/v1/endpoint/{}:{ip}", family(ip));
-        let answer = self
-            .call(Method::GET, &path, None)
-            .await
-            .expect("GET an endpoint");
+        let answer = self.call(Method::GET, &path, None).await.expect("GET an endpoint");
         match answer.status {
-            200 => Some(text(
-                &answer.json(),
-                "/status/external-identifiers/cni-attachment-id",
-            )),
+            200 => Some(text(&answer.json(), "/status/external-identifiers/cni-attachment-id")),
             404 => None,
             _ => panic!("{path}: {answer:?}"),
         }
@@ -186,9 +157,5 @@ fn family(ip: IpAddr) -> &'static str {
 }
 
 fn text(value: &Value, pointer: &str) -> String {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

@@ -98,10 +98,7 @@ impl ApiServer {
     /// Starts it, again with the data and the address that it had.
     pub fn launch(&mut self) {
         let audit = [
-            format!(
-                "--audit-policy-file={}",
-                self.directory.join("audit-policy.json").display()
-            ),
+            format!("--audit-policy-file={}", self.directory.join("audit-policy.json").display()),
             format!("--audit-log-path={}", self.audit_log.display()),
         ];
         self.processes = match &self.assets {
@@ -117,18 +114,22 @@ impl ApiServer {
 }
 
 pub async fn client(kubeconfig: &Path) -> Result<Client, Box<dyn Error>> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    client_from(Kubeconfig::read_from(kubeconfig)?).await
+}
+
+/// A client by the text of a kubeconfig.
+pub async fn client_of(kubeconfig: &str) -> Client {
+    client_from(Kubeconfig::from_yaml(kubeconfig).expect("a kubeconfig")).await.expect("a usable kubeconfig")
+}
+
+async fn client_from(kubeconfig: Kubeconfig) -> Result<Client, Box<dyn Error>> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 
 fn launch(directory: &Path, port: u16, apiserver_args: &[String]) -> Process {
     let mut command = Command::new(go::control_plane());
-    command
-        .arg("--data-dir")
-        .arg(directory)
-        .arg("--log-file")
-        .arg(directory.join("log"));
+    command.arg("--data-dir").arg(directory).arg("--log-file").arg(directory.join("log"));
     command.args(["--port", &port.to_string()]);
     for arg in apiserver_args {
         command.args(["--apiserver-arg", arg]);

@@ -22,9 +22,7 @@ impl Request {
 /// The different requests of the token that is bound to this pod.
 pub fn requests_of(audit_log: &Path, pod: &str) -> BTreeSet<Request> {
     let log = fs::read_to_string(audit_log).expect("read the audit log");
-    let entries = log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     entries
         .filter(|entry| entry["user"]["extra"]["authentication.kubernetes.io/pod-name"][0] == pod)
         .map(|entry| request(&entry))
@@ -32,13 +30,7 @@ pub fn requests_of(audit_log: &Path, pod: &str) -> BTreeSet<Request> {
 }
 
 fn request(entry: &Value) -> Request {
-    let text = |pointer: &str| {
-        entry
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
-    };
+    let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let resource = match (text("/objectRef/resource"), text("/objectRef/subresource")) {
         (resource, _) if resource.is_empty() => text("/requestURI"),
         (resource, subresource) if subresource.is_empty() => resource,

@@ -53,33 +53,13 @@ pub struct Daemon {
 
 impl Daemon {
     pub async fn start(spec: DaemonSpec) -> Self {
-        let mode = if spec.mode == Mode::Heal {
-            "heal"
-        } else {
-            "observe"
-        };
+        let mode = if spec.mode == Mode::Heal { "heal" } else { "observe" };
         let mut command = Command::new(env!("CARGO_BIN_EXE_cilium-leak-healer"));
-        command.args([
-            "run",
-            "--node-name",
-            &spec.node,
-            "--mode",
-            mode,
-            "--log-format",
-            "json",
-        ]);
-        command
-            .args(["--listen", "127.0.0.1:0"])
-            .arg("--kubeconfig")
-            .arg(&spec.kubeconfig);
-        command
-            .arg("--agent-socket-dir")
-            .arg(&spec.agent_directory)
-            .args(&spec.args);
-        let mut process = Process::spawn(
-            "cilium-leak-healer",
-            command.stdout(Stdio::null()).stderr(Stdio::piped()),
-        );
+        command.args(["run", "--node-name", &spec.node, "--mode", mode, "--log-format", "json"]);
+        command.args(["--listen", "127.0.0.1:0"]).arg("--kubeconfig").arg(&spec.kubeconfig);
+        command.arg("--agent-socket-dir").arg(&spec.agent_directory).args(&spec.args);
+        let mut process =
+            Process::spawn("cilium-leak-healer", command.stdout(Stdio::null()).stderr(Stdio::piped()));
         let lines = Arc::<Mutex<Vec<Value>>>::default();
         let log = Arc::clone(&lines);
         process.on_stderr(move |line| {
@@ -88,20 +68,10 @@ impl Daemon {
             log.lock().expect("the log").push(line);
         });
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-        let mut daemon = Self {
-            process,
-            lines,
-            address: unknown,
-            pod: spec.pod,
-            audit_log: spec.audit_log,
-        };
-        let serving = daemon
-            .line("it serves", |line| line["message"] == "serving")
-            .await;
-        daemon.address = serving["address"]
-            .as_str()
-            .and_then(|address| address.parse().ok())
-            .expect("its address");
+        let mut daemon = Self { process, lines, address: unknown, pod: spec.pod, audit_log: spec.audit_log };
+        let serving = daemon.line("it serves", |line| line["message"] == "serving").await;
+        daemon.address =
+            serving["address"].as_str().and_then(|address| address.parse().ok()).expect("its address");
         daemon
     }
 
@@ -138,11 +108,7 @@ impl Daemon {
 
     /// The lines about acts, begun or ended.
     pub fn acts(&self) -> Vec<Value> {
-        let is_act = |line: &Value| {
-            ["acting", "acted"]
-                .iter()
-                .any(|message| line["message"] == *message)
-        };
+        let is_act = |line: &Value| ["acting", "acted"].iter().any(|message| line["message"] == *message);
         self.lines().into_iter().filter(is_act).collect()
     }
 
@@ -171,13 +137,8 @@ impl Daemon {
     /// A metric by its whole name with labels; zero while it is not there.
     pub async fn metric(&self, name: &str) -> f64 {
         let answer = self.get("/metrics").await;
-        let mut values = answer
-            .body
-            .lines()
-            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        values
-            .next()
-            .map_or(0.0, |value| value.trim().parse().expect("a number"))
+        let mut values = answer.body.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        values.next().map_or(0.0, |value| value.trim().parse().expect("a number"))
     }
 
     pub fn requests(&self) -> BTreeSet<Request> {
@@ -187,10 +148,8 @@ impl Daemon {
     /// SIGTERM: it ends in time and well, and asked for nothing that it had no right to.
     pub async fn stop(self) {
         let requests = self.requests();
-        let refused: Vec<_> = requests
-            .iter()
-            .filter(|request| [401, 403].contains(&request.status))
-            .collect();
+        let refused: Vec<_> =
+            requests.iter().filter(|request| [401, 403].contains(&request.status)).collect();
         assert!(refused.is_empty(), "requests without the right: {refused:?}");
         self.stop_refused().await;
     }
@@ -217,7 +176,5 @@ impl Drop for Daemon {
 
 /// Whether the line is about the pod, which it names with or without its namespace.
 fn names(line: &Value, pod: &str) -> bool {
-    line["pod"]
-        .as_str()
-        .is_some_and(|named| named.rsplit('/').next() == Some(pod))
+    line["pod"].as_str().is_some_and(|named| named.rsplit('/').next() == Some(pod))
 }

@@ -31,27 +31,17 @@ const P256_PREFIX: [u8; 26] = [
 pub fn launch(assets: &Path, directory: &Path, port: u16, apiserver_args: &[String]) -> Vec<Process> {
     for program in ["etcd", "kube-apiserver"] {
         let path = assets.join(program);
-        assert!(
-            path.is_file(),
-            "KUBEBUILDER_ASSETS: no {}; unset it to use the tests' own",
-            path.display()
-        );
+        assert!(path.is_file(), "KUBEBUILDER_ASSETS: no {}; unset it to use the tests' own", path.display());
     }
     let file = |name: &str| directory.join(name).display().to_string();
     let spawn = |program: &str, args: &[String]| {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(file(&format!("{program}.log")));
+        let log = File::options().create(true).append(true).open(file(&format!("{program}.log")));
         Process::spawn_tied(program, &assets.join(program), args, log.expect("open a log"))
     };
     if !directory.join("sa.key").exists() {
         write_service_account_keys(directory);
-        fs::write(
-            file("tokens.csv"),
-            format!("{ADMIN_TOKEN},admin,admin,system:masters\n"),
-        )
-        .expect("write tokens");
+        fs::write(file("tokens.csv"), format!("{ADMIN_TOKEN},admin,admin,system:masters\n"))
+            .expect("write tokens");
     }
     let etcd_url = format!("http://127.0.0.1:{}", free_port());
     let etcd = spawn(
@@ -108,15 +98,10 @@ fn write_service_account_keys(directory: &Path) {
     let pair =
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).expect("own key");
     let spki = [&P256_PREFIX[..], pair.public_key().as_ref()].concat();
-    for (name, label, der) in [
-        ("sa.key", "PRIVATE KEY", pkcs8.as_ref()),
-        ("sa.pub", "PUBLIC KEY", &spki),
-    ] {
+    for (name, label, der) in [("sa.key", "PRIVATE KEY", pkcs8.as_ref()), ("sa.pub", "PUBLIC KEY", &spki)] {
         let base64 = json!(ByteString(der.to_vec()));
-        let pem = format!(
-            "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-            base64.as_str().expect("base64")
-        );
+        let pem =
+            format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", base64.as_str().expect("base64"));
         fs::write(directory.join(name), pem).expect("write a key");
     }
 }
@@ -125,10 +110,7 @@ fn write_service_account_keys(directory: &Path) {
 fn is_ready(kubeconfig: &Path) -> bool {
     let kubeconfig = kubeconfig.to_owned();
     let asking = std::thread::spawn(move || {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("make a runtime");
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("make a runtime");
         runtime.block_on(async {
             for _ in 0..600 {
                 // The certificate of the server appears only after its start.

@@ -16,9 +16,7 @@ const VERSION_FLAG: &str =
 
 /// Where the built programs and the state of their runs are.
 pub fn directory() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .expect("target/tmp has a parent");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp has a parent");
     target.join("real-parts")
 }
 
@@ -63,10 +61,7 @@ fn build(program: &str, ldflags: &str) -> PathBuf {
         String::from_utf8_lossy(&built.stderr)
     );
     // Go leaves a file alone that would not change.
-    let file = File::options()
-        .append(true)
-        .open(&out)
-        .expect("open what go built");
+    let file = File::options().append(true).open(&out).expect("open what go built");
     file.set_modified(SystemTime::now()).expect("date what go built");
     say(&format!("built {program} in {:.0?}", start.elapsed()));
     out
@@ -77,9 +72,8 @@ fn require_go() {
         Ok(out) => String::from_utf8_lossy(&out.stdout).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    let minor = found
-        .strip_prefix("go1.")
-        .and_then(|rest| rest.split(['.', 'r', '-']).next()?.parse::<u32>().ok());
+    let minor =
+        found.strip_prefix("go1.").and_then(|rest| rest.split(['.', 'r', '-']).next()?.parse::<u32>().ok());
     assert!(
         minor.is_some_and(|minor| minor >= 26),
         "the feature real-parts needs Go 1.26 or newer; found: {found}"

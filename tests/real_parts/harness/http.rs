@@ -41,31 +41,20 @@ async fn exchange<S>(stream: S, method: Method, path: &str, body: Option<&Value>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
-    let mut request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "localhost");
+    let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
     if body.is_some() {
         request = request.header(CONTENT_TYPE, "application/json");
     }
     let body = body.map(Value::to_string).unwrap_or_default();
-    let request = request
-        .body(Full::new(Bytes::from(body)))
-        .map_err(io::Error::other)?;
+    let request = request.body(Full::new(Bytes::from(body))).map_err(io::Error::other)?;
     let response = sender.send_request(request).await.map_err(io::Error::other)?;
     let (head, body) = response.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     Ok(Answer {
         status: head.status.as_u16(),
-        content_type: head
-            .headers
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned),
+        content_type: head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned),
         body: String::from_utf8_lossy(&body).into_owned(),
     })
 }

@@ -46,13 +46,7 @@ pub struct Kubelet {
 
 impl Kubelet {
     pub fn new(client: Client, node: String, agent: AgentApi) -> Self {
-        Self {
-            client,
-            node,
-            agent,
-            retry: RETRY,
-            event_form: EventForm::Core,
-        }
+        Self { client, node, agent, retry: RETRY, event_form: EventForm::Core }
     }
 
     /// Takes a pod on: it waits for its sandbox.
@@ -94,11 +88,7 @@ impl Kubelet {
     /// Starts a pod that is sure to get its sandbox.
     pub async fn start(&self, pod: &Pod, ip: IpAddr) {
         self.admit(pod).await;
-        assert!(
-            self.try_sandbox(pod, ip).await,
-            "{} got no sandbox with {ip}",
-            pod.name_any()
-        );
+        assert!(self.try_sandbox(pod, ip).await, "{} got no sandbox with {ip}", pod.name_any());
     }
 
     /// Takes a pod on and tries until it has its sandbox, in the background.
@@ -116,9 +106,7 @@ impl Kubelet {
     pub async fn confirm_deleted(&self, pod: &Pod) {
         let pods = self.pods(pod);
         let (name, now) = (pod.name_any(), DeleteParams::default().grace_period(0));
-        pods.delete(&name, &now)
-            .await
-            .unwrap_or_else(|error| panic!("delete {name}: {error}"));
+        pods.delete(&name, &now).await.unwrap_or_else(|error| panic!("delete {name}: {error}"));
         let what = format!("the end of {name}");
         eventually(&what, async || {
             let now = pods.get_opt(&name).await.expect("read a pod");
@@ -142,10 +130,7 @@ impl Kubelet {
 
     pub async fn patch_status(&self, pod: &Pod, status: Value) {
         let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": status}));
-        let patched = self
-            .pods(pod)
-            .patch_status(&pod.name_any(), &PatchParams::default(), &patch)
-            .await;
+        let patched = self.pods(pod).patch_status(&pod.name_any(), &PatchParams::default(), &patch).await;
         // A pod that went meanwhile is none of the kubelet's business any more.
         if let Err(error) = patched
             && !matches!(&error, kube::Error::Api(status) if [404, 409].contains(&status.code))
@@ -172,10 +157,7 @@ impl Kubelet {
                 });
                 let event: v1::Event = serde_json::from_value(event).expect("an Event");
                 let events = Api::namespaced(self.client.clone(), &namespace);
-                events
-                    .create(&PostParams::default(), &event)
-                    .await
-                    .expect("write an Event");
+                events.create(&PostParams::default(), &event).await.expect("write an Event");
             }
             EventForm::Series => {
                 let event = json!({
@@ -186,19 +168,13 @@ impl Kubelet {
                 });
                 let event: events::v1::Event = serde_json::from_value(event).expect("an Event");
                 let events = Api::namespaced(self.client.clone(), &namespace);
-                events
-                    .create(&PostParams::default(), &event)
-                    .await
-                    .expect("write an Event");
+                events.create(&PostParams::default(), &event).await.expect("write an Event");
             }
         }
     }
 
     fn pods(&self, pod: &Pod) -> Api<Pod> {
-        Api::namespaced(
-            self.client.clone(),
-            &pod.namespace().expect("a pod has a namespace"),
-        )
+        Api::namespaced(self.client.clone(), &pod.namespace().expect("a pod has a namespace"))
     }
 }
 

@@ -73,20 +73,12 @@ pub async fn apply(client: &Client, document: &Value) -> DynamicObject {
     let object = DynamicObject::deserialize(document).expect("an object");
     let types = object.types.clone().expect("apiVersion and kind");
     let kind = GroupVersionKind::try_from(&types).expect("a group, version and kind");
-    let (resource, capabilities) = pinned_kind(client, &kind)
-        .await
-        .expect("a kind that the server has");
+    let (resource, capabilities) = pinned_kind(client, &kind).await.expect("a kind that the server has");
     let api: Api<DynamicObject> = match (capabilities.scope, object.namespace()) {
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
         _ => Api::all_with(client.clone(), &resource),
     };
-    let applied = api
-        .patch(
-            &object.name_any(),
-            &PatchParams::apply("tests"),
-            &Patch::Apply(document),
-        )
-        .await;
+    let applied = api.patch(&object.name_any(), &PatchParams::apply("tests"), &Patch::Apply(document)).await;
     applied.unwrap_or_else(|error| panic!("apply {} {}: {error}", types.kind, object.name_any()))
 }
 
@@ -99,9 +91,7 @@ pub async fn kubeconfig_of(client: &Client, admin: &Path, account: &str, pod: &P
         "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod.name_any(), "uid": pod.uid()},
     }}))
     .expect("a token request");
-    let answer = accounts
-        .create_token_request(account, &PostParams::default(), &request)
-        .await;
+    let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
     let token = answer.expect("a token").status.expect("a status").token;
     let admin = Kubeconfig::read_from(admin).expect("read the admin's kubeconfig");
     let cluster = &admin.clusters[0].cluster;

@@ -17,10 +17,11 @@ mod workload;
 use std::io::{self, Write as _};
 
 pub use self::{
-    agent::endpoint,
-    api_server::ApiServer,
+    agent::{AgentApi, endpoint},
+    api_server::{ApiServer, client_of},
     audit::Request,
     daemon::{Daemon, Mode, QUICK},
+    http::Answer,
     kubelet::{EventForm, container_id},
     manifests::{Rights, documents},
     node::Node,

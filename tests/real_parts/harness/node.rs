@@ -10,7 +10,8 @@ use std::{
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -87,6 +88,30 @@ impl Node {
         Ipv4Addr::new(10, 244, self.number, host).into()
     }
 
+    /// Its number among the nodes of this process.
+    pub fn number(&self) -> u8 {
+        self.number
+    }
+
+    fn cilium_nodes(&self) -> Api<DynamicObject> {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cilium.io", "v2", "CiliumNode"));
+        Api::all_with(self.client.clone(), &kind)
+    }
+
+    /// The address that the agent has for the ingress.
+    pub async fn ingress_address(&self) -> IpAddr {
+        let own = self.cilium_nodes().get(&self.name).await.expect("the CiliumNode");
+        let address = own.data.pointer("/spec/ingress/ipv4").and_then(Value::as_str);
+        address.expect("an ingress address").parse().expect("an address")
+    }
+
+    /// Writes the address that the agent would have for its health endpoint, if it had one.
+    pub async fn set_health_address(&self, ip: IpAddr) {
+        let health = Patch::Merge(json!({"spec": {"health": {"ipv4": ip}}}));
+        let patched = self.cilium_nodes().patch(&self.name, &PatchParams::default(), &health).await;
+        patched.expect("patch the CiliumNode");
+    }
+
     /// A pod as a template has it, bound to this node.
     pub fn pod_spec(&self) -> Value {
         json!({"nodeName": self.name, "containers": [{"name": "app", "image": "app"}]})
@@ -150,12 +175,8 @@ impl Node {
             ListParams::default().fields(&format!("involvedObject.uid={}", pod.uid().expect("a UID")));
         eventually(&format!("an Event that refuses {}", pod.name_any()), async || {
             let events = events.list(&of_pod).await.expect("list Events");
-            let refuses = |event: &Event| {
-                event
-                    .message
-                    .as_ref()
-                    .is_some_and(|text| text.contains("is already in use"))
-            };
+            let refuses =
+                |event: &Event| event.message.as_ref().is_some_and(|text| text.contains("is already in use"));
             events.items.iter().any(refuses).then_some(())
         })
         .await;
@@ -175,16 +196,8 @@ impl Node {
         spec["hostNetwork"] = true.into();
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a pod");
-        let pod = pods
-            .create(&PostParams::default(), &pod)
-            .await
-            .expect("create the daemon's pod");
-        self.kubelet
-            .run(
-                &pod,
-                format!("192.168.77.{}", self.number).parse().expect("an address"),
-            )
-            .await;
+        let pod = pods.create(&PostParams::default(), &pod).await.expect("create the daemon's pod");
+        self.kubelet.run(&pod, format!("192.168.77.{}", self.number).parse().expect("an address")).await;
         let kubeconfig = kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), &pod).await;
         let path = self.kubeconfigs.path().join(&name);
         fs::write(&path, kubeconfig).expect("write the daemon's kubeconfig");
@@ -204,10 +217,7 @@ impl Node {
 async fn make_namespace(client: &Client, name: &str, controllers: bool) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).expect("a namespace");
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .expect("create a namespace");
+    namespaces.create(&PostParams::default(), &namespace).await.expect("create a namespace");
     if controllers {
         let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
         eventually("the service account `default`", async || {

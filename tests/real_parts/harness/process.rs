@@ -23,17 +23,10 @@ pub struct Process {
 
 impl Process {
     pub fn spawn(name: &str, command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("start {name}: {error}"));
+        let mut child =
+            command.stdin(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("start {name}: {error}"));
         let stdin = child.stdin.take();
-        Self {
-            name: name.to_owned(),
-            child,
-            stdin,
-            tied: false,
-        }
+        Self { name: name.to_owned(), child, stdin, tied: false }
     }
 
     /// Starts a program that would not mind the end of its standard input: a shell minds it for it.
@@ -71,10 +64,7 @@ impl Process {
 
     /// Asks with SIGTERM and waits; `None` when it still runs after `within`.
     pub async fn terminate(&mut self, within: Duration) -> Option<ExitStatus> {
-        let killed = Command::new("kill")
-            .arg(self.child.id().to_string())
-            .status()
-            .expect("run kill");
+        let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("run kill");
         assert!(killed.success(), "kill {}: {killed}", self.name);
         let deadline = Instant::now() + within;
         loop {

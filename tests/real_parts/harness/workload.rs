@@ -37,14 +37,7 @@ impl Workload {
         }
         let uid = apply(client, &object).await.uid().expect("a UID");
         let pods = Api::namespaced(client.clone(), namespace);
-        Self {
-            kind,
-            name: name.to_owned(),
-            uid,
-            pods,
-            template,
-            controlled,
-        }
+        Self { kind, name: name.to_owned(), uid, pods, template, controlled }
     }
 
     /// Its pod, or the one that comes after that one.
@@ -74,9 +67,6 @@ impl Workload {
             "apiVersion": "apps/v1", "kind": self.kind, "name": self.name, "uid": self.uid, "controller": true,
         }]);
         let pod = serde_json::from_value(pod).expect("a pod");
-        self.pods
-            .create(&PostParams::default(), &pod)
-            .await
-            .expect("create the pod of a controller")
+        self.pods.create(&PostParams::default(), &pod).await.expect("create the pod of a controller")
     }
 }

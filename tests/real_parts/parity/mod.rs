@@ -68,7 +68,13 @@ fn masked(text: &str) -> String {
         let token = part.trim_end_matches(|c| !is_token(c));
         let is_uid = token.len() == 36 && token.matches('-').count() == 4;
         let is_number = token.len() > 2 && token.chars().all(|c| c.is_ascii_digit());
-        out.push_str(if is_uid { "UID" } else if is_number { "NUMBER" } else { token });
+        out.push_str(if is_uid {
+            "UID"
+        } else if is_number {
+            "NUMBER"
+        } else {
+            token
+        });
         out.push_str(&part[token.len()..]);
     }
     out
@@ -79,14 +85,27 @@ fn assert_alike(real: &[Seen], simulated: &[Seen]) {
     let mut different = Vec::new();
     for (real, simulated) in real.iter().zip(simulated) {
         if real != simulated {
-            let only = |one: &Seen, other: &Seen| one.body.difference(&other.body).cloned().collect::<Vec<_>>().join("\n    ");
+            let only = |one: &Seen, other: &Seen| {
+                one.body.difference(&other.body).cloned().collect::<Vec<_>>().join("\n    ")
+            };
             different.push(format!(
                 "{}: real {} {:?}, simulated {} {:?}\n  only real:\n    {}\n  only simulated:\n    {}",
-                real.step, real.status, real.content_type, simulated.status, simulated.content_type,
-                only(real, simulated), only(simulated, real),
+                real.step,
+                real.status,
+                real.content_type,
+                simulated.status,
+                simulated.content_type,
+                only(real, simulated),
+                only(simulated, real),
             ));
         }
     }
     assert_eq!(real.len(), simulated.len());
-    assert!(different.is_empty(), "{} of {} answers differ\n{}", different.len(), real.len(), different.join("\n"));
+    assert!(
+        different.is_empty(),
+        "{} of {} answers differ\n{}",
+        different.len(),
+        real.len(),
+        different.join("\n")
+    );
 }
