@@ -240,7 +240,7 @@ impl Engine {
             // Remembered before the call: whatever comes of it, this cause is used up.
             self.memory.moving(controller.clone(), ip, obs.now);
         }
-        let acted = act(&self.live, &self.memory, &self.options, &grounds, || *stop.borrow()).await;
+        let acted = act(&self.live, &self.memory, &self.options, &grounds, stopped(stop)).await;
         self.health.beat();
         let now = Instant::now();
         let (outcome, note) = match acted {
