@@ -10,7 +10,8 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::lenient::{part, parts};
+use super::lenient::{list, nullable, part, parts};
+use super::model::NoModel;
 use crate::domain::{
     CiliumEndpoint, CiliumNode, EndpointId, PodName, PodUid, ReservedUse, SliceEntry, parse_ip,
 };
@@ -67,29 +68,29 @@ resource!(
 pub struct CiliumNodeObject {
     /// Standard metadata.
     pub metadata: ObjectMeta,
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     spec: NodeSpec,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct NodeSpec {
-    #[serde(deserialize_with = "parts")]
+    #[serde(deserialize_with = "list")]
     addresses: Vec<NodeAddress>,
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     health: Addresses,
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     ingress: Addresses,
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     ipam: NodeIpam,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct NodeAddress {
-    #[serde(rename = "type", deserialize_with = "part")]
+    #[serde(rename = "type", deserialize_with = "nullable")]
     kind: String,
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     ip: String,
 }
 
@@ -132,18 +133,28 @@ impl Addresses {
     }
 }
 
+fn address(text: &str) -> Result<IpAddr, NoModel> {
+    parse_ip(text).ok_or_else(|| NoModel(format!("{text:?} is no address")))
+}
+
 impl CiliumNodeObject {
-    /// What the rules look at.
-    pub fn to_domain(&self) -> CiliumNode {
+    /// What the rules look at. A text that is no address is an error: it could be the disputed one.
+    pub fn to_domain(&self) -> Result<CiliumNode, NoModel> {
         let spec = &self.spec;
-        let router = spec.addresses.iter().filter(|address| address.kind == "CiliumInternalIP");
-        let reserved = spec.ingress.parsed().map(|ip| (ReservedUse::Ingress, ip));
-        let reserved = reserved.chain(spec.health.parsed().map(|ip| (ReservedUse::Health, ip)));
-        let router = router.filter_map(|address| parse_ip(&address.ip)).map(|ip| (ReservedUse::Router, ip));
-        CiliumNode {
-            reserved: reserved.chain(router).collect(),
-            addresses: spec.addresses.iter().filter_map(|address| parse_ip(&address.ip)).collect(),
+        let mut node = CiliumNode::default();
+        for (used, pair) in [(ReservedUse::Ingress, &spec.ingress), (ReservedUse::Health, &spec.health)] {
+            for text in [&pair.ipv4, &pair.ipv6].into_iter().filter(|text| !text.is_empty()) {
+                node.reserved.push((used, address(text)?));
+            }
         }
+        for entry in &spec.addresses {
+            // Names of the host are addresses of other types.
+            let is_router = entry.kind == "CiliumInternalIP";
+            let ip = if is_router { Some(address(&entry.ip)?) } else { parse_ip(&entry.ip) };
+            node.addresses.extend(ip);
+            node.reserved.extend(ip.filter(|_| is_router).map(|ip| (ReservedUse::Router, ip)));
+        }
+        Ok(node)
     }
 
     /// Texts of `spec.ipam.podCIDRs[]` and `spec.ipam.pools.allocated[].cidrs[]`.

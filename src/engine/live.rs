@@ -74,15 +74,14 @@ impl Sources for Live {
     }
 
     async fn ipam_mode(&self) -> Read<IpamMode> {
-        self.config().await?.ipam_mode.ok_or_else(|| Unreadable {
-            what: "GET config".to_owned(),
-            why: ReadFailure::Undecodable("no status.ipam-mode in it".to_owned()),
-        })
+        let mode = self.config().await?.ipam_mode;
+        mode.ok_or_else(|| undecodable("GET config", "no status.ipam-mode in it"))
     }
 
     async fn cilium_node(&self) -> Read<Option<CiliumNode>> {
         let object = self.reader.get_cluster::<CiliumNodeObject>(self.node.as_str()).await?;
-        Ok(object.map(|object| object.to_domain()))
+        let decoded = object.map(|object| object.to_domain()).transpose();
+        decoded.map_err(|error| undecodable(&format!("GET ciliumnodes/{}", self.node), &error.to_string()))
     }
 
     async fn pod(&self, name: &PodName) -> Read<Option<Pod>> {
@@ -132,4 +131,8 @@ impl Sources for Live {
             .await?;
         Ok(Some(found))
     }
+}
+
+fn undecodable(what: &str, why: &str) -> Unreadable {
+    Unreadable { what: what.to_owned(), why: ReadFailure::Undecodable(why.to_owned()) }
 }

@@ -228,3 +228,168 @@ fn same_case(first: &Grounds, second: &Grounds) -> bool {
         && first.proof == second.proof
         && first.owner == second.owner
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::domain::{Limits, NotWedged};
+    use crate::engine::Mode;
+
+    fn options() -> EngineOptions {
+        EngineOptions {
+            node: "n1".parse().unwrap(),
+            mode: Mode::Heal,
+            disconnect_endpoint: true,
+            delete_pod: true,
+            limits: Limits::default(),
+            startup_quiet: Duration::ZERO,
+            confirm_gap: Duration::from_secs(2),
+            event_delay: Duration::from_secs(3),
+            verify_timeout: Duration::from_secs(60),
+            judge_timeout: Duration::from_secs(60),
+        }
+    }
+
+    fn clock() -> Timestamp {
+        "2026-06-18T10:05:00Z".parse().unwrap()
+    }
+
+    fn finding(verdict: Verdict, remedy: Remedy, look_again: Option<Timestamp>) -> Judgement {
+        Judgement::Wedged(Box::new(Finding {
+            ip: "10.0.0.1".parse().ok(),
+            verdict,
+            remedy,
+            withheld: None,
+            proof: None,
+            owner: None,
+            reason: String::new(),
+            evidence: Vec::new(),
+            failure: None,
+            look_again,
+        }))
+    }
+
+    fn grounds() -> Grounds {
+        Grounds {
+            ip: "10.0.0.1".parse().ok(),
+            remedy: Remedy::DeletePod,
+            proof: None,
+            pod: ("uid".parse().unwrap(), "1".to_owned()),
+            owner: None,
+        }
+    }
+
+    /// Time moves by hand, so nothing waits.
+    struct Machine {
+        wedge: Wedge,
+        now: Instant,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let now = Instant::now();
+            Self { wedge: Wedge::new("id".to_owned(), clock(), now), now }
+        }
+
+        fn after(&mut self, seconds: u64) -> &mut Self {
+            self.now += Duration::from_secs(seconds);
+            self
+        }
+
+        fn sees(&mut self, grounds: Grounds) -> Next {
+            let judgement = finding(Verdict::ReservedHolder, grounds.remedy.clone(), None);
+            self.wedge.judged(self.now, clock(), &judgement, Some(grounds), &options())
+        }
+
+        fn refused(&mut self, verdict: Verdict, look_again: Option<Timestamp>) -> Duration {
+            let judgement = finding(verdict, Remedy::None, look_again);
+            assert_eq!(self.wedge.judged(self.now, clock(), &judgement, None, &options()), Next::Wait);
+            self.wedge.due - self.now
+        }
+
+        fn nothing(&mut self) -> Duration {
+            let none = NotWedged { reason: String::new(), evidence: Vec::new() };
+            let judgement = Judgement::NotWedged(none);
+            assert_eq!(self.wedge.judged(self.now, clock(), &judgement, None, &options()), Next::Wait);
+            self.wedge.due - self.now
+        }
+    }
+
+    #[test]
+    fn one_judgement_never_acts_and_the_second_only_after_the_gap() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.sees(grounds()), Next::Wait);
+        assert_eq!(machine.wedge.due - machine.now, Duration::from_secs(2));
+        assert_eq!(machine.after(1).sees(grounds()), Next::Wait);
+        assert_eq!(machine.wedge.due - machine.now, Duration::from_secs(1));
+        assert_eq!(machine.after(1).sees(grounds()), Next::Act(grounds()));
+    }
+
+    #[rstest]
+    #[case::another_address(Grounds { ip: "10.0.0.2".parse().ok(), ..grounds() })]
+    #[case::another_pod(Grounds { pod: ("other".parse().unwrap(), "1".to_owned()), ..grounds() })]
+    #[case::an_owner_appeared(Grounds { owner: Some(("o".parse().unwrap(), "Pending", None)), ..grounds() })]
+    #[case::another_proof(Grounds { proof: Some(Proof::OwnerGone), ..grounds() })]
+    fn other_grounds_begin_again(#[case] other: Grounds) {
+        let mut machine = Machine::new();
+        machine.sees(grounds());
+        assert_eq!(machine.after(2).sees(other.clone()), Next::Wait);
+        assert_eq!(machine.after(2).sees(other.clone()), Next::Act(other));
+    }
+
+    #[test]
+    fn a_new_version_of_the_pod_is_the_same_case_and_the_act_gets_the_newest() {
+        let mut machine = Machine::new();
+        machine.sees(grounds());
+        let newer = Grounds { pod: ("uid".parse().unwrap(), "2".to_owned()), ..grounds() };
+        assert_eq!(machine.after(2).sees(newer.clone()), Next::Act(newer));
+    }
+
+    #[test]
+    fn a_refusal_or_no_finding_between_begins_again() {
+        let mut machine = Machine::new();
+        machine.sees(grounds());
+        machine.after(2).refused(Verdict::AgentUnknown, None);
+        assert_eq!(machine.after(2).sees(grounds()), Next::Wait);
+        machine.after(2).nothing();
+        assert_eq!(machine.after(2).sees(grounds()), Next::Wait);
+    }
+
+    #[test]
+    fn a_rule_about_time_is_looked_at_when_it_may_come_out_otherwise() {
+        let mut machine = Machine::new();
+        let in_3_s = clock() + Duration::from_secs(3);
+        assert_eq!(machine.refused(Verdict::Settling, Some(in_3_s)), Duration::from_secs(3));
+        let in_an_hour = clock() + Duration::from_secs(3600);
+        assert_eq!(machine.refused(Verdict::Settling, Some(in_an_hour)), Duration::from_secs(10));
+        assert_eq!(machine.refused(Verdict::LiveDuplicate, None), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn an_agent_that_does_not_answer_is_asked_ever_less() {
+        let mut machine = Machine::new();
+        let delays: Vec<Duration> = (0..12).map(|_| machine.refused(Verdict::AgentUnknown, None)).collect();
+        assert!(delays[0] >= Duration::from_secs(5) && delays[0] <= Duration::from_secs(10), "{delays:?}");
+        assert!(delays[11] >= MOST_PATIENCE, "{delays:?}");
+    }
+
+    #[test]
+    fn a_pod_that_waits_for_something_else_is_read_ever_less() {
+        let mut machine = Machine::new();
+        let delays: Vec<u64> = (0..130).map(|_| machine.nothing().as_secs()).collect();
+        assert_eq!((delays[0], delays[59], delays[60], delays[129]), (5, 5, 15, 30));
+    }
+
+    #[test]
+    fn aborts_are_tried_again_soon_and_then_later() {
+        let mut machine = Machine::new();
+        for _ in 0..3 {
+            machine.wedge.aborted(machine.now);
+            assert_eq!(machine.wedge.due - machine.now, SOON);
+        }
+        machine.wedge.aborted(machine.now);
+        assert!(machine.wedge.due - machine.now >= Duration::from_secs(5));
+    }
+}

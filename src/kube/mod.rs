@@ -19,3 +19,6 @@ pub use pod::PodObject;
 pub use reader::{DeleteOutcome, Reader};
 pub use store::{PodStore, Tracked};
 pub use watch::{WatchOptions, watch_pods};
+
+#[cfg(test)]
+mod tests;

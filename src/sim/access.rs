@@ -4,7 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::apiserver::{Attributes, Shared};
+use super::api_options::Attributes;
+use super::apiserver::Shared;
 use super::http::Call;
 use super::resource::Target;
 use super::routes::{Query, Result};

@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hyper::Response;
 use serde_json::{Value, json};
 
-use super::agent::{AgentShared, State};
+use super::agent_state::{AgentShared, State};
 use super::cilium_objects::ipcache;
+use super::endpoint::{EndpointSpec, log_model};
 use super::http::{Body, Call, answer, json_line};
 use super::ipam::Cidr;
 use super::model::{self, About, Moment};
-use super::registry::{EndpointSpec, log_model};
 use super::resource::{decode, query_pairs, text};
 
 /// A failure of a handler: the text as a bare JSON string.

@@ -2,204 +2,25 @@
 //!
 //! What it answers over HTTP is in `routes`. Must not know: agents, kubelets.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
-use http_body_util::BodyExt as _;
-use jiff::Timestamp;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::api_options::ApiOptions;
 use super::clock::{Clock, lock};
 use super::faults::{Fault, FaultPlan, Injected};
 use super::http::{Answer, Call, Listener, Reset, Server, Service};
 use super::lifecycle::{Author, DeleteOptions, Deletion, Lifecycle};
 use super::patch::{self, Style};
+use super::request_log::{Pulse, RequestLog, RequestRecord};
 use super::resource::{CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, Resource, key, text};
 use super::selector::Selector;
 use super::status::Status;
 use super::{garbage, routes};
-
-/// What somebody wants to do, as an authorizer sees it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Attributes {
-    /// The user, from the bearer token; `system:anonymous` without one.
-    pub user: String,
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for other paths the method.
-    pub verb: String,
-    /// API group.
-    pub group: String,
-    /// Plural resource name, empty for other paths.
-    pub resource: String,
-    /// Subresource.
-    pub subresource: String,
-    /// Namespace, empty for all.
-    pub namespace: String,
-    /// Object name.
-    pub name: String,
-    /// The path, where no resource is meant.
-    pub path: String,
-}
-
-/// Decides whether somebody may do something.
-pub type Authorizer = Arc<dyn Fn(&Attributes) -> bool + Send + Sync>;
-
-/// How the API server behaves.
-#[derive(Clone)]
-pub struct ApiOptions {
-    /// `gitVersion` of `/version`.
-    pub kubernetes_version: String,
-    /// Serve CiliumEndpoints; not so in Cilium's slim mode.
-    pub serve_cilium_endpoints: bool,
-    /// Serve CiliumEndpointSlices.
-    pub serve_cilium_endpoint_slices: bool,
-    /// How often a watch that allows them gets a bookmark.
-    pub bookmark_interval: Duration,
-    /// How many changes the history holds; an older watch or list gets a 410.
-    pub history: usize,
-    /// Bearer tokens and their users. A token that is not here gets a 401.
-    pub tokens: BTreeMap<String, String>,
-    /// Whether a request without a token is let in, as `system:anonymous`.
-    pub anonymous: bool,
-    /// Decides on every request; `None` allows all.
-    pub authorizer: Option<Authorizer>,
-    /// How long the garbage collector takes.
-    pub garbage_collection_delay: Duration,
-}
-
-impl Default for ApiOptions {
-    fn default() -> Self {
-        Self {
-            kubernetes_version: "v1.36.3".to_owned(),
-            serve_cilium_endpoints: true,
-            serve_cilium_endpoint_slices: true,
-            bookmark_interval: Duration::from_secs(60),
-            history: 10_000,
-            tokens: BTreeMap::from([("sim-token".to_owned(), "system:admin".to_owned())]),
-            anonymous: true,
-            authorizer: None,
-            garbage_collection_delay: Duration::from_millis(20),
-        }
-    }
-}
-
-impl std::fmt::Debug for ApiOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ApiOptions")
-            .field("kubernetes_version", &self.kubernetes_version)
-            .field("history", &self.history)
-            .finish_non_exhaustive()
-    }
-}
-
-/// One request that the server got.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestRecord {
-    /// When it came.
-    pub at: Timestamp,
-    /// Method.
-    pub method: String,
-    /// Path, as sent.
-    pub path: String,
-    /// Query, as sent.
-    pub query: String,
-    /// `User-Agent`.
-    pub user_agent: String,
-    /// The body of the request.
-    pub body: String,
-    /// Status of the answer; 0 if there is none yet, or none came.
-    pub status: u16,
-    /// Bytes of the answer's body so far.
-    pub bytes: u64,
-}
-
-/// The log of a server's requests.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct RequestLog(Arc<Mutex<Vec<Entry>>>);
-
-#[derive(Debug, Clone)]
-struct Entry {
-    record: RequestRecord,
-    status: Arc<AtomicU64>,
-    bytes: Arc<AtomicU64>,
-}
-
-impl RequestLog {
-    pub(crate) fn records(&self) -> Vec<RequestRecord> {
-        lock(&self.0).iter().map(Entry::record).collect()
-    }
-
-    pub(crate) fn take(&self) -> Vec<RequestRecord> {
-        std::mem::take(&mut *lock(&self.0)).iter().map(Entry::record).collect()
-    }
-
-    /// Logs a call, and its answer once it is there.
-    pub(crate) async fn logged(
-        &self,
-        at: Timestamp,
-        call: Call,
-        serve: impl AsyncFnOnce(Call) -> Answer,
-    ) -> Answer {
-        let record = RequestRecord {
-            at,
-            method: call.method.to_string(),
-            path: call.path.clone(),
-            query: call.query.clone(),
-            user_agent: call.header("user-agent").to_owned(),
-            body: String::from_utf8_lossy(&call.body).into_owned(),
-            status: 0,
-            bytes: 0,
-        };
-        let entry = Entry { record, status: Arc::default(), bytes: Arc::default() };
-        let (status, bytes) = (entry.status.clone(), entry.bytes.clone());
-        lock(&self.0).push(entry);
-        let response = serve(call).await?;
-        status.store(u64::from(response.status().as_u16()), Ordering::SeqCst);
-        let (parts, body) = response.into_parts();
-        // A body of known length must keep it, so that its length is sent and not chunks.
-        if let Some(length) = hyper::body::Body::size_hint(&body).exact() {
-            bytes.store(length, Ordering::SeqCst);
-            return Ok(hyper::Response::from_parts(parts, body));
-        }
-        let counted = body.map_frame(move |frame| {
-            bytes.fetch_add(frame.data_ref().map_or(0, |data| data.len() as u64), Ordering::SeqCst);
-            frame
-        });
-        Ok(hyper::Response::from_parts(parts, counted.boxed_unsync()))
-    }
-}
-
-impl Entry {
-    fn record(&self) -> RequestRecord {
-        let status = u16::try_from(self.status.load(Ordering::SeqCst)).unwrap_or_default();
-        RequestRecord { status, bytes: self.bytes.load(Ordering::SeqCst), ..self.record.clone() }
-    }
-}
-
-/// Tells that something in the cluster changed: an object, an endpoint, a request.
-#[derive(Debug, Clone)]
-pub(crate) struct Pulse(watch::Sender<u64>);
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
-    }
-}
-
-impl Pulse {
-    pub(crate) fn beat(&self) {
-        self.0.send_modify(|beats| *beats += 1);
-    }
-
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.0.subscribe()
-    }
-}
 
 /// The simulated API server. Clones are the same server.
 #[derive(Debug, Clone)]

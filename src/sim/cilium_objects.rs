@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::agent::AgentShared;
+use super::agent_state::AgentShared;
+use super::endpoint::Endpoint;
 use super::lifecycle::DeleteOptions;
 use super::model::{addressing, external_identifiers};
-use super::registry::Endpoint;
 use super::resource::{CILIUM_ENDPOINTS, CILIUM_NODES, NODES, PODS, text};
 
 /// Writes the node's CiliumNode, or brings it up to date.

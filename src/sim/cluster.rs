@@ -11,12 +11,15 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::agent::{Agent, AgentOptions};
-use super::apiserver::{ApiOptions, ApiServer, Pulse};
+use super::agent::Agent;
+use super::agent_state::AgentOptions;
+use super::api_options::ApiOptions;
+use super::apiserver::ApiServer;
 use super::clock::{Clock, Random, lock};
 use super::ipam::Cidr;
 use super::kubelet::{Kubelet, KubeletOptions};
 use super::lifecycle::Lifecycle;
+use super::request_log::Pulse;
 use super::resource::{NAMESPACES, NODES};
 use super::status::Status;
 use super::store::Store;

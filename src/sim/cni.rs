@@ -11,8 +11,8 @@ use hyper::header::USER_AGENT;
 use serde_json::{Value, json};
 
 use super::agent::Agent;
+use super::endpoint::{AgentVersion, EndpointSpec};
 use super::http::{Peer, Reply, call};
-use super::registry::{AgentVersion, EndpointSpec};
 use super::resource::{key, text};
 
 /// The pod's annotation that fixes its addresses, `10.244.1.50` or `10.244.1.50,fd00::50`.

@@ -6,12 +6,15 @@
 mod access;
 mod agent;
 mod agent_routes;
+mod agent_state;
+mod api_options;
 mod apiserver;
 mod cilium_objects;
 mod clock;
 mod cluster;
 mod cni;
 mod discovery;
+mod endpoint;
 mod faults;
 mod garbage;
 mod http;
@@ -26,6 +29,7 @@ mod pod_status;
 mod pods;
 mod recorder;
 mod registry;
+mod request_log;
 mod resource;
 mod route_writes;
 mod routes;
@@ -35,17 +39,20 @@ mod store;
 mod watch;
 mod workload;
 
-pub use agent::{Agent, AgentOptions};
-pub use apiserver::{ApiOptions, ApiServer, Attributes, Authorizer, RequestRecord};
+pub use agent::Agent;
+pub use agent_state::AgentOptions;
+pub use api_options::{ApiOptions, Attributes, Authorizer};
+pub use apiserver::ApiServer;
 pub use clock::Clock;
 pub use cluster::{Cluster, ClusterOptions, Node, NodeOptions, WaitTimedOut};
 pub use cni::IP_ANNOTATION;
+pub use endpoint::{AgentVersion, EndpointSpec, LogEntry, Reserved};
 pub use faults::{Fault, Injected};
 pub use ipam::{Cidr, InvalidCidr};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use lifecycle::{DeleteOptions, Deletion};
 pub use limiter::{Limits, RateLimits};
-pub use registry::{AgentVersion, EndpointSpec, LogEntry, Reserved};
+pub use request_log::RequestRecord;
 pub use resource::{
     CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES, DAEMON_SETS, EVENTS, LEASES, NAMESPACES,
     NEW_EVENTS, NODES, PODS, REPLICA_SETS, Resource, STATEFUL_SETS,

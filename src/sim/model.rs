@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::clock::millis;
-use super::registry::{AgentVersion, Endpoint, Reserved, log_model};
+use super::endpoint::{AgentVersion, Endpoint, Reserved, log_model};
 
 /// When in its life an endpoint is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -275,7 +275,8 @@ mod tests {
     use rstest::rstest;
 
     use super::super::clock::Random;
-    use super::super::registry::{EndpointSpec, Registry};
+    use super::super::endpoint::EndpointSpec;
+    use super::super::registry::Registry;
     use super::*;
 
     fn shown(version: AgentVersion, reserved: Option<Reserved>) -> Value {

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use cilium_leak_healer::sim::{
-    AgentVersion, Cluster, ClusterOptions, DeleteOptions, EVENTS, EndpointSpec, IP_ANNOTATION, Node, NodeOptions,
-    PODS, RateLimits, RequestRecord, Workload, WorkloadKind,
+    AgentVersion, Cluster, ClusterOptions, DeleteOptions, EVENTS, EndpointSpec, IP_ANNOTATION, Node,
+    NodeOptions, PODS, RateLimits, RequestRecord, Workload, WorkloadKind,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -94,9 +94,7 @@ impl Scene {
         all.extend(["--mode", mode]);
         all.extend(args);
         let daemon = self.start(&all).await;
-        daemon
-            .line("it watches", |line| line["message"] == "watching the pods of this node")
-            .await;
+        daemon.line("it watches", |line| line["message"] == "watching the pods of this node").await;
         daemon
     }
 
@@ -130,22 +128,14 @@ impl Scene {
             "metadata": {"labels": {"app": name}, "annotations": {IP_ANNOTATION: ip}},
             "spec": {"nodeName": NODE, "containers": [{"name": "app", "image": "app"}]},
         });
-        let workload = Workload {
-            kind,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            replicas: 1,
-            template,
-        };
+        let workload =
+            Workload { kind, namespace: namespace.to_owned(), name: name.to_owned(), replicas: 1, template };
         self.cluster.run_workload(workload).expect("a controller");
     }
 
     /// An endpoint without CiliumEndpoint or entry in the IPAM, made an hour ago.
     pub(crate) fn leak(&self, namespace: &str, pod: &str, ip: &str) {
-        self.node
-            .agent()
-            .leak(old_endpoint(namespace, pod, ip))
-            .expect("an endpoint");
+        self.node.agent().leak(old_endpoint(namespace, pod, ip)).expect("an endpoint");
     }
 
     /// The plain story: the endpoint of a pod that is gone holds the address that shop/cart is given.
@@ -157,10 +147,7 @@ impl Scene {
 
     /// Deletes a pod with its grace period, or at once.
     pub(crate) fn delete(&self, namespace: &str, name: &str, options: &DeleteOptions) {
-        self.cluster
-            .api()
-            .delete(&PODS, namespace, name, options)
-            .expect("the pod");
+        self.cluster.api().delete(&PODS, namespace, name, options).expect("the pod");
     }
 
     pub(crate) async fn runs(&self, namespace: &str, name: &str) -> String {
@@ -170,9 +157,7 @@ impl Scene {
             (!ip.is_empty()).then_some(ip)
         };
         let what = format!("{namespace}/{name} to run");
-        let runs = self
-            .cluster
-            .wait_for_within(PATIENCE, &what, |cluster| address(cluster).is_some());
+        let runs = self.cluster.wait_for_within(PATIENCE, &what, |cluster| address(cluster).is_some());
         runs.await.expect("a running pod");
         address(&self.cluster).expect("an address")
     }
@@ -202,10 +187,7 @@ impl Scene {
 
     /// Whether an endpoint holds the address.
     pub(crate) fn is_held(&self, ip: &str) -> bool {
-        self.node
-            .agent()
-            .holder(ip.parse::<IpAddr>().expect("an address"))
-            .is_some()
+        self.node.agent().holder(ip.parse::<IpAddr>().expect("an address")).is_some()
     }
 
     /// The daemon's requests to the agent; the kubelet's are left out.
@@ -256,9 +238,7 @@ pub(crate) fn refusal(address: &str) -> String {
 pub(crate) async fn judged(daemon: &Daemon, pod: &str, verdict: &str) -> Value {
     let what = format!("{pod} judged {verdict}");
     daemon
-        .line(&what, |line| {
-            line["message"] == "judged" && line["pod"] == pod && line["verdict"] == verdict
-        })
+        .line(&what, |line| line["message"] == "judged" && line["pod"] == pod && line["verdict"] == verdict)
         .await
 }
 
@@ -270,9 +250,7 @@ pub(crate) async fn acted(daemon: &Daemon, outcome: &str) -> Value {
 
 /// How many acts ended so, by the log.
 pub(crate) fn count_acted(daemon: &Daemon, outcome: &str) -> usize {
-    daemon
-        .matching(|line| line["message"] == "acted" && line["outcome"] == outcome)
-        .len()
+    daemon.matching(|line| line["message"] == "acted" && line["outcome"] == outcome).len()
 }
 
 /// The plain story ends well: disconnected once, the pod runs with its address, and the metric says so.

@@ -35,7 +35,9 @@ pub(crate) fn outcome(name: &str) {
 
 fn start(contents: Vec<(&'static str, Scenario)>) -> HashMap<&'static str, Receiver<Outcome>> {
     let filters: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| crate::test_name(name).contains(filter));
+    let wanted = |name: &str| {
+        filters.is_empty() || filters.iter().any(|filter| crate::test_name(name).contains(filter))
+    };
     let mut outcomes = HashMap::new();
     // What no filter matches goes last: libtest never asks for it, and ends before its turn.
     let mut queue = VecDeque::new();

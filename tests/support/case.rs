@@ -265,11 +265,10 @@ impl Sources for View<'_> {
 
     async fn cilium_node(&self) -> Read<Option<CiliumNode>> {
         self.unread("ciliumnodes", None, Some(self.node.as_str()))?;
-        let nodes = self.case.cluster.cilium_nodes.iter().map(decode::<CiliumNodeObject>);
-        Ok(nodes
-            .into_iter()
-            .find(|node| node.metadata.name.as_deref() == Some(self.node.as_str()))
-            .map(|node| node.to_domain()))
+        let mut nodes = self.case.cluster.cilium_nodes.iter().map(decode::<CiliumNodeObject>);
+        let node = nodes.find(|node| node.metadata.name.as_deref() == Some(self.node.as_str()));
+        let decoded = node.map(|node| node.to_domain()).transpose();
+        decoded.map_err(|_| failed("ciliumnodes", None, Some("unreadable")))
     }
 
     async fn pod(&self, name: &PodName) -> Read<Option<Pod>> {

@@ -28,11 +28,7 @@ fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>, env: &[(&str, &str
             command.env_remove(name);
         }
     }
-    command
-        .args(args)
-        .envs(env.iter().copied())
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
+    command.args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
@@ -40,9 +36,7 @@ fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>, env: &[(&str, &str
 pub async fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Output {
     let output = command(args, env).output();
     let output = timeout(PATIENCE, output).await;
-    output
-        .unwrap_or_else(|_| panic!("{args:?} still runs after {PATIENCE:?}"))
-        .expect("it can be started")
+    output.unwrap_or_else(|_| panic!("{args:?} still runs after {PATIENCE:?}")).expect("it can be started")
 }
 
 /// An answer over HTTP.
@@ -76,11 +70,7 @@ impl Daemon {
                 sender.send_modify(|log: &mut Vec<Value>| log.push(line));
             }
         });
-        Self {
-            child,
-            log,
-            address: None,
-        }
+        Self { child, log, address: None }
     }
 
     /// Waits until it serves HTTP.
@@ -166,23 +156,15 @@ impl Daemon {
     /// A metric by its name with labels; zero while it is not there.
     pub async fn metric(&self, name: &str) -> f64 {
         let body = self.get("/metrics").await.body;
-        let mut values = body
-            .lines()
-            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        values
-            .next()
-            .map_or(0.0, |value| value.trim().parse().expect("a number"))
+        let mut values = body.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        values.next().map_or(0.0, |value| value.trim().parse().expect("a number"))
     }
 
     /// Waits until a metric has reached a value.
     pub async fn metric_reaches(&self, name: &str, value: f64) {
         let deadline = Instant::now() + PATIENCE;
         while self.metric(name).await < value {
-            assert!(
-                Instant::now() < deadline,
-                "waited for {name} to reach {value}\n{}",
-                self.printed()
-            );
+            assert!(Instant::now() < deadline, "waited for {name} to reach {value}\n{}", self.printed());
             sleep(POLL).await;
         }
     }

@@ -32,7 +32,7 @@ fn where_the_objects_are_served() {
 fn a_real_node() {
     let object = node(serde_json::from_str(include_str!("../testdata/ciliumnode.json")).unwrap());
     assert_eq!(object.meta().name.as_deref(), Some("n1"));
-    let node = object.to_domain();
+    let node = object.to_domain().unwrap();
     assert_eq!(node.reserved_use(ip("10.244.1.69")), Some(ReservedUse::Ingress));
     assert_eq!(node.reserved_use(ip("10.244.1.68")), Some(ReservedUse::Router));
     assert_eq!(node.reserved_use(ip("192.168.77.10")), None);
@@ -41,27 +41,35 @@ fn a_real_node() {
 }
 
 #[test]
-fn a_node_with_malformed_parts_keeps_the_others() {
+fn a_node_with_nulls_and_addresses_of_other_types() {
     let object = node(json!({"metadata": {"name": "n1"}, "spec": {
-        "addresses": [null, 7, {"type": "InternalIP", "ip": 5}, {"type": "CiliumInternalIP", "ip": "fd00::1"}],
-        "health": "x", "ingress": {"ipv4": null, "ipv6": "fd00::2"},
-        "ipam": {"podCIDRs": null, "pools": {"allocated": [{"pool": "blue", "cidrs": ["10.1.0.0/27", 3]}]}},
+        "addresses": [null, {"type": "Hostname", "ip": "n1"}, {"type": "CiliumInternalIP", "ip": "fd00::1"}],
+        "health": null, "ingress": {"ipv4": null, "ipv6": "fd00::2"},
+        "ipam": {"podCIDRs": null, "pools": {"allocated": [{"pool": "blue", "cidrs": ["10.1.0.0/27"]}]}},
     }}));
-    let domain = object.to_domain();
-    assert_eq!(
-        domain.reserved,
-        [(ReservedUse::Ingress, ip("fd00::2")), (ReservedUse::Router, ip("fd00::1"))]
-    );
+    let domain = object.to_domain().unwrap();
+    assert_eq!(domain.reserved, [(ReservedUse::Ingress, ip("fd00::2")), (ReservedUse::Router, ip("fd00::1"))]);
     assert_eq!(domain.addresses, [ip("fd00::1")]);
     assert_eq!(object.pod_cidrs().collect::<Vec<_>>(), ["10.1.0.0/27"]);
+}
+
+/// What is not understood of a node could be the disputed address: the whole is unreadable.
+#[rstest]
+#[case::health_is_no_pair(json!({"health": "x"}))]
+#[case::ingress_is_a_number(json!({"ingress": {"ipv4": 7}}))]
+#[case::ingress_is_no_address(json!({"ingress": {"ipv4": "10.244.1"}}))]
+#[case::router_is_no_address(json!({"addresses": [{"type": "CiliumInternalIP", "ip": "n1"}]}))]
+#[case::addresses_are_no_list(json!({"addresses": "10.0.0.1"}))]
+fn a_node_with_malformed_reserved_addresses_is_unreadable(#[case] spec: Value) {
+    let decoded = serde_json::from_value::<CiliumNodeObject>(json!({"metadata": {"name": "n1"}, "spec": spec}));
+    assert!(decoded.map_or(true, |node| node.to_domain().is_err()));
 }
 
 #[rstest]
 #[case::nothing(json!({}))]
 #[case::null_spec(json!({"spec": null}))]
-#[case::list_spec(json!({"spec": []}))]
 fn a_node_without_spec_reserves_nothing(#[case] value: Value) {
-    assert_eq!(node(value).to_domain(), crate::domain::CiliumNode::default());
+    assert_eq!(node(value).to_domain(), Ok(crate::domain::CiliumNode::default()));
 }
 
 #[test]

@@ -88,6 +88,11 @@ impl Node {
         Ipv4Addr::new(10, 244, self.number, host).into()
     }
 
+    /// Its own address.
+    pub fn address(&self) -> IpAddr {
+        Ipv4Addr::new(192, 168, 77, self.number).into()
+    }
+
     /// Its number among the nodes of this process.
     pub fn number(&self) -> u8 {
         self.number
@@ -197,7 +202,7 @@ impl Node {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a pod");
         let pod = pods.create(&PostParams::default(), &pod).await.expect("create the daemon's pod");
-        self.kubelet.run(&pod, format!("192.168.77.{}", self.number).parse().expect("an address")).await;
+        self.kubelet.run(&pod, self.address()).await;
         let kubeconfig = kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), &pod).await;
         let path = self.kubeconfigs.path().join(&name);
         fs::write(&path, kubeconfig).expect("write the daemon's kubeconfig");

@@ -23,6 +23,7 @@ async fn the_agents_answers() {
     let cluster = Cluster::start(ClusterOptions::default()).await.expect("a simulated cluster");
     let directory = tempfile::tempdir().expect("make a directory");
     let mut options = NodeOptions::new(node.name.clone(), node.number(), directory.path());
+    options.node_ip = node.address();
     options.kubelet.enabled = false;
     options.agent.version = AgentVersion::V1_20;
     options.agent.health_ip = None;
@@ -168,7 +169,7 @@ impl Script<'_> {
 
     async fn text(&mut self, method: Method, path: &str, body: Option<&Value>) {
         let answer = self.call(method.clone(), path, body).await;
-        self.seen.push(Seen::text(format!("{method} {path} {}", body.unwrap_or(&Value::Null)), &answer));
+        self.seen.push(Seen::text(super::masked(&format!("{method} {path} {}", body.unwrap_or(&Value::Null))), &answer));
     }
 
     async fn shape(&mut self, method: Method, path: &str, values: &[&str]) {

@@ -49,35 +49,43 @@ fn shape(path: &str, value: &Value, into: &mut BTreeSet<String>) {
         Value::Number(_) => "number",
         Value::String(_) => "text",
         Value::Array(items) => {
-            items.iter().for_each(|item| shape(&format!("{path}[]"), item, into));
+            for item in items {
+                shape(&format!("{path}[]"), item, into);
+            }
             "array"
         }
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, field)| shape(&format!("{path}/{name}"), field, into));
+            for (name, field) in fields {
+                shape(&format!("{path}/{name}"), field, into);
+            }
             "object"
         }
     };
     into.insert(format!("{path}: {kind}"));
 }
 
-/// With numbers, UIDs and times in place of what each server makes up.
+/// With UIDs and numbers in place of those that each server makes up, and JSON in one order.
 fn masked(text: &str) -> String {
-    let is_token = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let text = serde_json::from_str::<Value>(text).map_or_else(|_| text.to_owned(), |json| json.to_string());
     let mut out = String::new();
-    for part in text.split_inclusive(|c| !is_token(c)) {
-        let token = part.trim_end_matches(|c| !is_token(c));
-        let is_uid = token.len() == 36 && token.matches('-').count() == 4;
-        let is_number = token.len() > 2 && token.chars().all(|c| c.is_ascii_digit());
-        out.push_str(if is_uid {
-            "UID"
-        } else if is_number {
-            "NUMBER"
+    for part in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '-') {
+        let token = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        if token.len() == 36 && token.matches('-').count() == 4 {
+            out.push_str("UID");
+            out.push_str(&part[token.len()..]);
         } else {
-            token
-        });
-        out.push_str(&part[token.len()..]);
+            mask_numbers(part, &mut out);
+        }
     }
     out
+}
+
+fn mask_numbers(text: &str, into: &mut String) {
+    for run in text.split_inclusive(|c: char| !c.is_ascii_digit()) {
+        let digits = run.trim_end_matches(|c: char| !c.is_ascii_digit());
+        into.push_str(if digits.len() > 1 { "#" } else { digits });
+        into.push_str(&run[digits.len()..]);
+    }
 }
 
 /// Compares step by step, so that the first difference is the one that is told.

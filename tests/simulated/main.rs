@@ -1,0 +1,143 @@
+//! The quick suite: the real binary, as a process, against the simulated cluster.
+//!
+//! Needs a Rust toolchain only. Below is what it tells, each line a test; `together` says why they run at once.
+#![cfg(feature = "sim")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy.toml allows them in functions that are tests, and these serve nothing else"
+)]
+#![allow(missing_docs, unreachable_pub, reason = "nothing outside uses a test")]
+
+mod agent_faults;
+mod api_faults;
+mod command_line;
+#[path = "../support/daemon.rs"]
+mod daemon;
+mod http;
+mod load;
+mod observe;
+mod odd_events;
+mod pace;
+mod refused;
+mod reserved;
+mod scene;
+mod shutdown;
+mod stale;
+mod together;
+
+/// The scenarios by module. One that is not listed is dead code, and the lints say so.
+macro_rules! contents {
+    ($($module:ident { $($name:ident,)+ })+) => {
+        fn contents() -> Vec<(&'static str, together::Scenario)> {
+            vec![$($((
+                concat!(stringify!($module), "::", stringify!($name)),
+                (|| Box::pin($module::$name())) as together::Scenario,
+            )),+),+]
+        }
+
+        mod it {
+            $(mod $module {
+                $(#[test]
+                fn $name() {
+                    crate::together::outcome(concat!(stringify!($module), "::", stringify!($name)));
+                })+
+            })+
+        }
+    };
+}
+
+/// The name that libtest gives to the test of a scenario.
+fn test_name(scenario: &str) -> String {
+    format!("it::{scenario}")
+}
+
+// Those that take long begin first.
+contents! {
+    observe {
+        observe_mode_writes_nothing_and_says_once_that_it_holds_back,
+        a_live_duplicate_watched_for_several_polls_is_one_line,
+    }
+    agent_faults {
+        a_delete_answered_503_is_tried_again_later_each_time,
+        an_unreadable_configuration_withholds_the_disconnect,
+        a_look_up_answered_429_is_agent_unknown,
+        a_look_up_answered_503_is_agent_unknown,
+        a_look_up_answered_403_is_agent_unknown,
+        a_look_up_that_hangs_is_agent_unknown,
+        a_look_up_with_half_a_body_is_agent_unknown,
+        a_look_up_answered_with_garbage_is_agent_unknown,
+        a_look_up_answered_404_by_the_router_is_agent_unknown,
+        an_agent_that_is_stopped_is_agent_unknown,
+        unreadable_allocations_abort_the_disconnect,
+        an_address_that_another_pod_has_in_the_ipam_aborts_the_disconnect,
+        a_delete_answered_206_heals,
+        a_delete_whose_answer_comes_too_late_heals_and_is_told_once,
+        a_delete_that_takes_effect_late_heals_and_is_told_once,
+        a_delete_answered_429_fails_and_heals_when_it_is_over,
+        a_delete_answered_403_fails_and_heals_when_it_is_over,
+        a_delete_answered_400_fails_and_heals_when_it_is_over,
+        a_delete_answered_404_is_not_believed,
+        an_agent_that_restarts_between_judgement_and_act_is_settling,
+    }
+    api_faults {
+        the_api_server_stops_and_comes_back,
+        an_unreadable_owner_is_insufficient_evidence,
+        unreadable_users_of_the_address_are_insufficient_evidence,
+        an_unreadable_ciliumnode_is_insufficient_evidence,
+        unreadable_events_are_insufficient_evidence,
+        an_owner_that_can_be_read_again_is_healed,
+        a_pod_that_is_malformed_is_skipped_and_counted,
+        a_pod_whose_metadata_are_malformed_is_skipped_and_counted,
+        a_watch_that_is_cut_resumes,
+        a_watch_from_a_version_too_old_lists_anew,
+        a_pod_replaced_during_its_deletion_stays,
+        a_pod_replaced_between_judgement_and_act_stays,
+        an_owner_that_appears_between_judgement_and_act_keeps_its_endpoint,
+    }
+    stale {
+        left_behind_on_1_14,
+        left_behind_on_1_18,
+        left_behind_on_1_20,
+        nameless_on_1_20,
+        previous_incarnation_of_a_statefulset_pod,
+        earlier_sandbox_of_the_wedged_pod,
+        owner_that_has_ended,
+    }
+    refused {
+        the_owner_runs,
+        the_owner_is_pending_without_an_address,
+        two_wedges_and_only_the_stale_one_is_healed,
+    }
+    reserved {
+        a_replicas_pod_on_the_ingress_address_is_moved_once,
+        a_statefulset_that_gets_the_address_again_is_moved_once_and_then_told,
+        a_pod_without_controller_is_told_only,
+        a_pod_on_the_health_address_is_never_disconnected,
+    }
+    odd_events { messages_that_are_no_refusal_lead_to_no_act, }
+    load { a_node_where_nothing_is_wrong_costs_next_to_nothing, }
+    pace { ten_seconds_from_the_event_to_the_disconnect_with_default_settings, }
+    shutdown {
+        sigterm_while_idle,
+        sigterm_while_a_disconnect_hangs_abandons_it_and_says_so,
+        sigterm_lets_a_disconnect_in_hand_end,
+        a_second_sigterm_ends_it_at_once,
+    }
+    http {
+        all_pages_of_a_healthy_daemon,
+        an_absent_socket_directory_is_said_and_survived,
+        metrics_start_at_zero,
+    }
+    command_line {
+        no_node_name,
+        wrong_values_name_their_flag,
+        wrong_values_of_the_environment_name_their_flag,
+        a_kubeconfig_that_is_not_there,
+        a_kubeconfig_that_is_garbage,
+        a_port_in_use,
+        the_environment_stands_in_for_flags,
+        each_flag_has_a_twin_in_the_environment_and_each_duration_a_unit,
+    }
+}
