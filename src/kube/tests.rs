@@ -162,7 +162,7 @@ fn the_agents_start_is_the_latest_of_its_pods(
 #[case::no_pod(&[], false)]
 #[case::all_of_it(&[&["10.0.0.1", "fd00::1"], &["10.0.0.2", "fd00::2"]], true)]
 #[case::one_of_the_other(&[&["10.0.0.1", "fd00::1"], &["fd00::2", "10.0.0.2"]], false)]
-fn the_first_family_is_known_only_if_all_pods_agree(#[case] pods: &[&[&str]], #[case] want: bool) {
+fn the_first_family_is_known_only_if_all_pods_agree(#[case] pods: &[&[&str; 2]], #[case] want: bool) {
     let store = PodStore::default();
     for (number, ips) in pods.iter().enumerate() {
         let listed: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
