@@ -98,9 +98,9 @@ struct NodeAddress {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Addresses {
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     ipv4: String,
-    #[serde(deserialize_with = "part")]
+    #[serde(deserialize_with = "nullable")]
     ipv6: String,
 }
 

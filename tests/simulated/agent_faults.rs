@@ -121,7 +121,9 @@ pub(crate) async fn a_delete_answered_206_heals() {
     scene.node.agent().leak(endpoint).expect("an endpoint");
     scene.pod("shop", "cart", IP);
     let freed = acted(&daemon, "freed").await;
-    assert_eq!(freed["reason"], "removed, with 2 clean-up errors in the agent");
+    let reason = freed["reason"].as_str().expect("a reason");
+    // The kubelet's next try may already have the address.
+    assert!(reason.starts_with("removed, with 2 clean-up errors in the agent"), "{reason}");
     let partial = "cilium_leak_healer_agent_requests_total{call=\"delete-endpoint\",outcome=\"partial\"}";
     assert!((daemon.metric(partial).await - 1.0).abs() < f64::EPSILON);
     healed(&scene, daemon).await;

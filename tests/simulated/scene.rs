@@ -20,18 +20,14 @@ pub(crate) const INGRESS: &str = "10.244.1.7";
 /// The pod that a leaked endpoint is of.
 pub(crate) const GONE: (&str, &str) = ("backup", "agent-old");
 
-/// Times that let a test be quick.
-const QUICK: [&str; 10] = [
-    "--startup-quiet",
-    "0s",
-    "--event-delay",
-    "200ms",
-    "--lone-failure-age",
-    "1s",
-    "--agent-timeout",
-    "1s",
-    "--api-timeout",
-    "2s",
+/// Times that let a test be quick, each unless the test gives its own.
+const QUICK: [(&str, &str); 6] = [
+    ("--startup-quiet", "0s"),
+    ("--confirm-gap", "300ms"),
+    ("--event-delay", "200ms"),
+    ("--lone-failure-age", "1s"),
+    ("--agent-timeout", "1s"),
+    ("--api-timeout", "2s"),
 ];
 
 pub(crate) struct Scene {
@@ -87,12 +83,11 @@ impl Scene {
 
     /// The daemon, quick, with further flags; it watches already.
     pub(crate) async fn daemon(&self, mode: &str, args: &[&str]) -> Daemon {
-        let mut all = QUICK.to_vec();
-        if !args.contains(&"--confirm-gap") {
-            all.extend(["--confirm-gap", "300ms"]);
-        }
-        all.extend(["--mode", mode]);
+        let mut all = vec!["--mode", mode];
         all.extend(args);
+        for (flag, value) in QUICK.iter().filter(|(flag, _)| !args.contains(flag)) {
+            all.extend([flag, value]);
+        }
         let daemon = self.start(&all).await;
         daemon.line("it watches", |line| line["message"] == "watching the pods of this node").await;
         daemon
