@@ -278,6 +278,16 @@ impl Allocations {
         self.owners.get(&ip).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether nothing is allocated.
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// Whether the agent read this allocation back at its start.
+    pub fn is_restored(owner: &str) -> bool {
+        owner.ends_with(RESTORED)
+    }
+
     /// The pod that an owner text names: `<namespace>/<pod>`, with or without ` [restored]`. `router` and the like name none.
     pub fn pod(owner: &str) -> Option<PodName> {
         owner.strip_suffix(RESTORED).unwrap_or(owner).parse().ok()

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::lenient::{list, nullable, part, parts};
 use super::model::NoModel;
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, EndpointId, PodName, PodUid, ReservedUse, SliceEntry, parse_ip,
+    CiliumEndpoint, CiliumNode, EndpointId, PodName, ReservedUse, SliceEntry, parse_ip,
 };
 
 const GROUP: &str = "cilium.io";
@@ -216,14 +216,14 @@ impl CiliumEndpointObject {
     /// What the rules look at; `None` for an object without namespace or name.
     pub fn to_domain(&self) -> Option<CiliumEndpoint> {
         let name = PodName::new(self.metadata.namespace.as_deref()?, self.metadata.name.as_deref()?).ok()?;
-        let owner = self.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "Pod");
+        let owners = self.metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Pod");
         let identifiers = &self.status.external_identifiers;
         Some(CiliumEndpoint {
             name,
             id: self.status.id.map(EndpointId),
             attachment: identifiers.cni_attachment_id.parse().ok(),
             container: identifiers.container_id.parse().ok(),
-            owner: owner.and_then(|owner| Some((owner.name.clone(), owner.uid.parse::<PodUid>().ok()?))),
+            owners: owners.filter_map(|owner| Some((owner.name.clone(), owner.uid.parse().ok()?))).collect(),
         })
     }
 

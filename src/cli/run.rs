@@ -26,7 +26,11 @@ const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 const STUCK_AFTER: Duration = Duration::from_mins(3);
 const JUDGE_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// The usage is what is printed of a missing node name: it names both ways to give it.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "cilium-leak-healer run --node-name <NODE> [OPTIONS]\n       CILIUM_LEAK_HEALER_NODE_NAME=<NODE> cilium-leak-healer run [OPTIONS]"
+)]
 pub(super) struct RunArgs {
     /// Name of the node, as in spec.nodeName of its pods.
     #[arg(long, value_name = "NODE", env = "CILIUM_LEAK_HEALER_NODE_NAME")]
@@ -225,7 +229,7 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     let (client, opened) = connect(&options, &metrics).await?;
     let store = PodStore::default();
     let reporter = WatchReport::new(health.clone(), args.node_name.clone());
-    let watching = tokio::spawn(watch_pods(
+    let mut watching = tokio::spawn(watch_pods(
         client.clone(),
         opened,
         args.watch_options(options.timeout),
@@ -248,6 +252,8 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     tokio::select! {
         () = stop.next() => {}
         ended = &mut engine => return Err(anyhow::anyhow!("the loop ended by itself: {ended:?}")),
+        // Without it the engine would go on with what it knew last.
+        ended = &mut watching => return Err(anyhow::anyhow!("the watch ended by itself: {ended:?}")),
     }
     tracing::info!("stopping: the act in hand is finished or abandoned");
     health.shutting_down();

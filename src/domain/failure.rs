@@ -11,8 +11,6 @@ use super::signature::{Refusal, refusal, sandbox_ids};
 const FAILED: &str = "FailedCreatePodSandBox";
 /// Reasons that say that the sandbox came up.
 const CAME_UP: [&str; 5] = ["Pulling", "Pulled", "Created", "Started", "AddedInterface"];
-/// A message is looked at up to here: the kubelet's own are cut at 1 kB.
-const MESSAGE_LIMIT: usize = 64 * 1024;
 
 /// An Event, of core/v1 or as events.k8s.io/v1 leaves it behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,19 +104,19 @@ impl<'a> SandboxEvents<'a> {
         let mut addresses = Vec::new();
         let mut sandboxes = Vec::new();
         for event in &newest {
-            match refusal(head(&event.message)) {
+            match refusal(&event.message) {
                 Refusal::None => return NewestFailure::Other(event.message.clone()),
                 Refusal::Of(ip) => push_new(&mut addresses, ip),
                 Refusal::Several(several) => several.into_iter().for_each(|ip| push_new(&mut addresses, ip)),
             }
-            sandbox_ids(head(&event.message)).into_iter().for_each(|id| push_new(&mut sandboxes, id));
+            sandbox_ids(&event.message).into_iter().for_each(|id| push_new(&mut sandboxes, id));
         }
         let older = self.failures.iter().filter(|event| event.at.is_some() && event.at < at);
         NewestFailure::Refusal(Failure {
             at: if newest.iter().all(|event| event.at.is_some()) { at } else { None },
             addresses,
             sandboxes,
-            earlier_sandboxes: older.flat_map(|event| sandbox_ids(head(&event.message))).collect(),
+            earlier_sandboxes: older.flat_map(|event| sandbox_ids(&event.message)).collect(),
             lone: self.failures.len() == 1 && first.count <= 1,
             count: self.failures.iter().fold(0, |sum, event| sum.saturating_add(event.count.max(1))),
         })
@@ -129,9 +127,4 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     if !list.contains(&item) {
         list.push(item);
     }
-}
-
-/// The first part of a message, cut at a character's boundary.
-fn head(message: &str) -> &str {
-    &message[..message.floor_char_boundary(MESSAGE_LIMIT)]
 }

@@ -1,7 +1,6 @@
 //! The verdict table: an observation in, a judgement with its evidence out. The first row that applies decides.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,7 +8,7 @@ use super::evidence::{Check, Evidence, Outcome};
 use super::failure::{Failure, NewestFailure, SandboxEvents};
 use super::holder::{EndpointState, Holder, OwnerName};
 use super::ids::PodName;
-use super::limits::Limits;
+use super::limits::{Limits, signed};
 use super::observation::{Lookup, Observation, Unreadable};
 use super::pod::Pod;
 use super::proof::{Dispute, Proof};
@@ -346,10 +345,6 @@ impl Clock<'_> {
     }
 }
 
-fn signed(duration: Duration) -> SignedDuration {
-    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
-}
-
 /// A time for people: whole seconds, as Events tell them.
 fn clock_time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -370,6 +365,13 @@ impl Wedge<'_> {
     fn owner_pod(&self) -> Option<&Pod> {
         self.owner.pod()?;
         self.dispute.obs.owner.as_ref().ok()?.as_ref()
+    }
+
+    /// Every pod that was read, except for the wedged one.
+    fn others(&self) -> impl Iterator<Item = &Pod> {
+        let obs = self.dispute.obs;
+        let pods = obs.address_users.iter().flatten().chain(obs.node_pods.iter().flatten()).chain(self.owner_pod());
+        pods.filter(|pod| !self.dispute.is_wedged(pod))
     }
 
     fn holder_settling(&self, trail: &mut Trail) -> Option<Ruling> {
@@ -428,6 +430,10 @@ impl Wedge<'_> {
         if let Err(why) = &obs.address_users {
             trail.unknown(Check::AddressUsers, why.to_string());
             return refuse(format!("nobody knows whether another pod has {ip}: {why}"));
+        }
+        if let Some(pod) = self.others().find(|pod| pod.unparsed_ips && pod.is_live() && !pod.host_network) {
+            trail.unknown(Check::AddressUsers, format!("{} lists an address that is none", pod.name));
+            return refuse(format!("nobody knows whether the live pod {} has {ip}: it lists an address that is none", pod.name));
         }
         match self.owner.pod() {
             Some(name) => self.insufficient_owner(name, trail),
@@ -494,7 +500,7 @@ impl Wedge<'_> {
         }
         let what = if holder.namespace_label().is_none() {
             "no namespace label"
-        } else if holder.attachment.as_ref().and_then(|id| id.interface()) != Some("eth0") {
+        } else if holder.attachment.as_ref().is_some_and(|id| id.interface() != Some("eth0")) {
             "an attachment of another interface than eth0"
         } else {
             return None;
@@ -549,12 +555,7 @@ impl Wedge<'_> {
             );
             return Some(Ruling::refuse(Verdict::LiveDuplicate, reason));
         }
-        let obs = self.dispute.obs;
-        let pods =
-            obs.address_users.iter().flatten().chain(obs.node_pods.iter().flatten()).chain(self.owner_pod());
-        let user = pods
-            .into_iter()
-            .find(|pod| pod.is_live() && !pod.host_network && pod.lists(ip) && !self.dispute.is_wedged(pod));
+        let user = self.others().find(|pod| pod.is_live() && !pod.host_network && pod.lists(ip));
         if let Some(user) = user {
             trail.fail(Check::AddressUsers, describe_pod(user));
             let reason = format!("the live pod {} has {ip}: two pods were given one address", user.name);

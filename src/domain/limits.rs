@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 /// Each time limit that a rule looks at. All are durations; the defaults are those of the design (§3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -33,4 +35,9 @@ impl Default for Limits {
             start_margin: Duration::from_mins(1),
         }
     }
+}
+
+/// A limit as the difference of two times is measured.
+pub(super) fn signed(limit: Duration) -> SignedDuration {
+    SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX)
 }

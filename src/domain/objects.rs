@@ -53,8 +53,8 @@ pub struct CiliumEndpoint {
     pub attachment: Option<AttachmentId>,
     /// `status.external-identifiers.container-id`.
     pub container: Option<ContainerId>,
-    /// The owner reference of kind `Pod`: name and UID.
-    pub owner: Option<(String, PodUid)>,
+    /// The owner references of kind `Pod`: name and UID of each.
+    pub owners: Vec<(String, PodUid)>,
 }
 
 impl CiliumEndpoint {

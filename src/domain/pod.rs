@@ -44,7 +44,7 @@ impl Phase {
 pub struct Containers {
     /// One is running now.
     pub running: bool,
-    /// One has ended (state `terminated`).
+    /// One has ended (state or last state `terminated`).
     pub ended: bool,
     /// One runs, has ended, was started before, or was restarted.
     pub ever_ran: bool,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::failure::Failure;
 use super::holder::Holder;
 use super::ids::PodUid;
-use super::limits::Limits;
+use super::limits::{Limits, signed};
 use super::observation::Observation;
 use super::pod::Pod;
 
@@ -73,7 +73,7 @@ impl Dispute<'_> {
             return false;
         };
         let by_log =
-            self.holder.oldest_entry().is_some_and(|oldest| oldest <= failed - self.limits.older_margin);
+            self.holder.oldest_entry().is_some_and(|oldest| failed.duration_since(oldest) >= signed(self.limits.older_margin));
         let by_event = self.holder.container().is_some_and(|id| self.failure.earlier_sandboxes.contains(id));
         let by_sight = self.obs.holder_first_seen.is_some_and(|seen| seen < failed);
         by_log || by_event || by_sight
@@ -117,10 +117,10 @@ impl Dispute<'_> {
         !uids.is_empty() && uids.iter().all(|uid| **uid != pod.uid)
     }
 
-    /// The UIDs that Cilium's objects give for this endpoint. None while the CiliumEndpoints are unread: the one
-    /// that cannot be read could name the pod.
+    /// The UIDs that Cilium's objects give for this endpoint. None while CiliumEndpoints or slices are unread: what
+    /// cannot be read could name the pod.
     pub(super) fn endpoint_uids(&self, pod: &Pod) -> Vec<&PodUid> {
-        let Ok(endpoints) = &self.obs.endpoints else {
+        let (Ok(endpoints), Ok(slices)) = (&self.obs.endpoints, &self.obs.slices) else {
             return Vec::new();
         };
         let container = self.holder.container();
@@ -130,13 +130,10 @@ impl Dispute<'_> {
             .filter(|cep| {
                 cep.id == Some(self.holder.id) && container.is_some() && cep.container() == container
             })
-            .filter_map(|cep| cep.owner.as_ref().map(|(_, uid)| uid));
+            .flat_map(|cep| cep.owners.iter().map(|(_, uid)| uid));
         let node = self.obs.cilium_node.iter().flatten().next();
-        let by_slice = self
-            .obs
-            .slices
+        let by_slice = slices
             .iter()
-            .flatten()
             .flatten()
             .filter(|entry| entry.name == pod.name && entry.ips.contains(&self.ip))
             .filter(|entry| {
@@ -159,7 +156,7 @@ impl Dispute<'_> {
         }
         let started_later = match (pod.started, self.holder.oldest_entry()) {
             (Some(started), Some(oldest)) => {
-                pod.mirror.is_none() && started > oldest + self.limits.start_margin
+                pod.mirror.is_none() && started.duration_since(oldest) > signed(self.limits.start_margin)
             }
             _ => false,
         };

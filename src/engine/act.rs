@@ -41,12 +41,13 @@ pub(super) async fn act(
 ) -> Acted {
     let looking = tokio::select! {
         biased;
-        () = stop => Err("the watchdog is being stopped".to_owned()),
-        fresh = look_again(live, memory, options, grounds) => fresh,
+        () = stop => return Acted::Aborted("the watchdog is being stopped".to_owned()),
+        looked = tokio::time::timeout(options.judge_timeout, look_again(live, memory, options, grounds)) => looked,
     };
     let fresh = match looking {
-        Ok(fresh) => fresh,
-        Err(why) => return Acted::Aborted(why),
+        Ok(Ok(fresh)) => fresh,
+        Ok(Err(why)) => return Acted::Aborted(why),
+        Err(_) => return Acted::Aborted("what the act rests on could not be read again in time".to_owned()),
     };
     match (&grounds.remedy, grounds.ip) {
         (Remedy::DisconnectEndpoint(target), Some(ip)) => disconnect(live, target, ip).await,
@@ -82,6 +83,9 @@ async fn look_again(
             if let (Some(ip), Some(_)) = (grounds.ip, grounds.target()) {
                 not_allocated_elsewhere(live, &fresh, ip).await?;
             }
+            if live.agent_started().await != fresh.agent_started {
+                return Err("the agent was restarted since the look-up".to_owned());
+            }
             Ok(fresh)
         }
         Some(_) => Err(format!("something has changed since the judgement: {}", finding.reason)),
@@ -112,7 +116,7 @@ async fn verify(live: &Live, target: &DisconnectTarget, ip: IpAddr, note: String
         }
         seen = match live.lookup(ip).await {
             Lookup::NotHeld => return Acted::Disconnected(note),
-            Lookup::Held(holder) if holder.container() != Some(target.container()) => {
+            Lookup::Held(holder) if holder.container().is_some_and(|id| id != target.container()) => {
                 return Acted::Disconnected(format!("{note}; endpoint {} has the address now", holder.id));
             }
             Lookup::Held(_) => "the same endpoint still holds it".to_owned(),
@@ -140,13 +144,22 @@ async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> 
     if allocations.chaining.clone().or(config.chaining_mode).is_some_and(|mode| mode != "none") {
         return Ok(());
     }
+    // The router's address is always allocated: an empty list is no answer.
+    if allocations.is_empty() {
+        return Err("the agent's list of allocations is empty".to_owned());
+    }
     let holders = match &obs.lookup {
         Lookup::Held(holder) => {
             holder.owner(obs.endpoints.iter().flatten().flatten().cloned().collect::<Vec<_>>().as_slice())
         }
         Lookup::NotHeld | Lookup::Unknown(_) => return Err("the look-up gave no holder".to_owned()),
     };
-    let is_holders = |owner: &&String| Allocations::pod(owner).is_some_and(|pod| Some(&pod) == holders.pod());
+    // The wedged pod's own allocation is its sandbox on the way, also where the holder's former pod had the same name:
+    // only what the agent restored at its start is surely the former one's.
+    let is_wedged = |owner: &str| !Allocations::is_restored(owner) && Allocations::pod(owner).as_ref() == Some(&obs.pod.name);
+    let is_holders = |owner: &&String| {
+        !is_wedged(owner) && Allocations::pod(owner).is_some_and(|pod| Some(&pod) == holders.pod())
+    };
     let other = allocations.owners(ip).iter().find(|owner| !is_holders(owner));
     other.map_or(Ok(()), |owner| {
         Err(format!("the agent's IPAM has {ip} allocated to {owner:?} at this instant"))

@@ -176,7 +176,7 @@ impl Engine {
         };
         let Ok(obs) = observed else {
             self.tell.too_slow(wedge, self.options.judge_timeout);
-            wedge.retry_later(now);
+            wedge.unjudged(now);
             return;
         };
         if let Stage::Verifying(deadline) = wedge.stage
@@ -210,7 +210,8 @@ impl Engine {
     fn remember(&mut self, obs: &Observation, judgement: &Judgement) {
         let ip = judgement.finding().and_then(|finding| finding.ip);
         if let (Some(ip), Lookup::Held(holder)) = (ip, &obs.lookup) {
-            self.memory.saw(ip, holder, obs.now);
+            // Stamped now, after the reads: earlier would make the holder older than it is.
+            self.memory.saw(ip, holder, Timestamp::now());
         }
     }
 

@@ -95,7 +95,7 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
             obs.node_pods = sources.pods_of_node(namespace).await;
             let pods = obs.node_pods.iter().flatten();
             candidates = pods
-                .filter(|pod| pod.name.namespace() == namespace && pod.is_live())
+                .filter(|pod| pod.name.namespace() == namespace)
                 .map(|pod| pod.name.clone())
                 .collect();
         }
@@ -119,9 +119,10 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
     if obs.endpoints.is_err() {
         obs.endpoints = sources.endpoints(holder, std::slice::from_ref(name)).await;
     }
-    let uid_known =
-        obs.endpoints.iter().flatten().flatten().any(|cep| cep.id == Some(holder.id) && cep.owner.is_some());
-    if !uid_known {
+    // An endpoint's UID that is the pod's settles it; any other one may be adopted, and a slice may know better.
+    let endpoints = obs.endpoints.iter().flatten().flatten().filter(|cep| cep.id == Some(holder.id));
+    let is_owners = endpoints.flat_map(|cep| &cep.owners).any(|(_, uid)| *uid == owner.uid);
+    if !is_owners {
         obs.slices = sources.slices(name).await;
     }
 }

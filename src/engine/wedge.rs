@@ -105,6 +105,9 @@ pub(super) struct Wedge {
     pub held_back: Option<String>,
     quiet_looks: u32,
     aborts: u32,
+    /// Pauses while the agent does not answer; from the start once it does.
+    silences: ExponentialBackoff,
+    /// Pauses between acts that failed.
     failures: ExponentialBackoff,
 }
 
@@ -120,7 +123,8 @@ impl Wedge {
             held_back: None,
             quiet_looks: 0,
             aborts: 0,
-            failures: failure_delays(),
+            silences: delays(),
+            failures: delays(),
         }
     }
 
@@ -140,6 +144,9 @@ impl Wedge {
             return Next::Wait;
         };
         self.quiet_looks = 0;
+        if finding.verdict != Verdict::AgentUnknown {
+            self.silences = delays();
+        }
         let Some(grounds) = grounds else {
             self.stage = Stage::Watching;
             self.due = now + self.refused_delay(clock, finding);
@@ -166,6 +173,12 @@ impl Wedge {
         self.due = now + self.failures.next().unwrap_or(MOST_PATIENCE);
     }
 
+    /// No judgement came out in time.
+    pub(super) fn unjudged(&mut self, now: Instant) {
+        self.stage = Stage::Watching;
+        self.due = now + self.silences.next().unwrap_or(MOST_PATIENCE);
+    }
+
     /// Nothing was done, because something had changed: look anew at once, after the third time later and later.
     pub(super) fn aborted(&mut self, now: Instant) {
         self.aborts += 1;
@@ -190,7 +203,7 @@ impl Wedge {
     fn refused_delay(&mut self, clock: Timestamp, finding: &Finding) -> Duration {
         let until = finding.look_again.and_then(|at| Duration::try_from(at.duration_since(clock)).ok());
         match finding.verdict {
-            Verdict::AgentUnknown => self.failures.next().unwrap_or(MOST_PATIENCE),
+            Verdict::AgentUnknown => self.silences.next().unwrap_or(MOST_PATIENCE),
             // A rule about time: look when it may come out otherwise, and now and then before.
             Verdict::Settling => until.map_or(PATIENCE / 3, |until| until.clamp(SOON / 10, PATIENCE / 3)),
             Verdict::NotHeld | Verdict::InsufficientEvidence => PATIENCE / 2,
@@ -214,7 +227,7 @@ fn quiet_delay(looks: u32) -> Duration {
     })
 }
 
-fn failure_delays() -> ExponentialBackoff {
+fn delays() -> ExponentialBackoff {
     let delays =
         ExponentialBuilder::new().with_min_delay(Duration::from_secs(5)).with_max_delay(MOST_PATIENCE);
     delays.without_max_times().with_jitter().build()

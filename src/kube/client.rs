@@ -27,12 +27,12 @@ pub struct ClientOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The file that `--kubeconfig` names cannot be read or is no kubeconfig.
-    #[error("--kubeconfig {}: {source}", path.display())]
+    #[error("--kubeconfig {}: {error}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What came of it.
-        source: Box<kube::config::KubeconfigError>,
+        /// What came of it; no `source`, or the cause would be printed twice.
+        error: Box<kube::config::KubeconfigError>,
     },
     /// The context that `--context` names cannot be used.
     #[error("--context: {0}")]
@@ -77,7 +77,7 @@ pub async fn connect(
 async fn configuration(options: &ClientOptions) -> Result<Config, ConnectError> {
     let selection = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &options.kubeconfig {
-        let failed = |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+        let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error: Box::new(error) };
         let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
         return Config::from_custom_kubeconfig(kubeconfig, &selection).await.map_err(failed);
     }

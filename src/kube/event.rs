@@ -11,6 +11,9 @@ use serde::Deserialize;
 
 use crate::domain::Event;
 
+/// Bytes that are kept of a message.
+const MESSAGE_LIMIT: usize = 16 * 1024;
+
 /// A core/v1 Event, as far as it is decoded.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -75,6 +78,11 @@ impl Resource for EventObject {
     }
 }
 
+/// The first part of a message, cut at a character's boundary: the kubelet's own are cut at 1 kB.
+fn head(message: &str) -> &str {
+    &message[..message.floor_char_boundary(MESSAGE_LIMIT)]
+}
+
 impl EventObject {
     /// The Event as the rules see it; `None` where it names no object.
     pub fn to_domain(&self) -> Option<Event> {
@@ -87,7 +95,7 @@ impl EventObject {
             object_uid: self.involved_object.as_ref()?.uid.clone().filter(|uid| !uid.is_empty())?,
             node: self.node().and_then(|node| node.parse().ok()),
             reason: self.reason.clone().unwrap_or_default(),
-            message: self.message.clone().unwrap_or_default(),
+            message: head(self.message.as_deref().unwrap_or_default()).to_owned(),
             at: observed.into_iter().flatten().max().or(created),
             count: u32::try_from(count.max(1)).unwrap_or(u32::MAX),
         })
@@ -98,6 +106,8 @@ impl EventObject {
         let host =
             self.source.as_ref().and_then(|source| source.host.as_deref()).filter(|host| !host.is_empty());
         let instance = self.reporting_instance.as_deref().filter(|instance| !instance.is_empty());
-        host.or_else(|| instance.filter(|_| self.reporting_component.as_deref() == Some("kubelet")))
+        // Without a component nobody else than the kubelet is known to have written it.
+        let is_kubelets = matches!(self.reporting_component.as_deref(), None | Some("" | "kubelet"));
+        host.or_else(|| instance.filter(|_| is_kubelets))
     }
 }

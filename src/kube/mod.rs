@@ -6,6 +6,7 @@
 mod client;
 mod count;
 mod event;
+mod guard;
 mod labels;
 mod pod;
 mod reader;

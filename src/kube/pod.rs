@@ -236,7 +236,7 @@ impl Status {
                 .as_ref()
                 .is_some_and(|state| state.terminated.is_some() || state.running.is_some());
             seen.running |= running;
-            seen.ended |= ended;
+            seen.ended |= ended || before;
             seen.ever_ran |= running
                 || ended
                 || before

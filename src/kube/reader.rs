@@ -18,6 +18,8 @@ use crate::domain::{Events, NodeName, Pod, PodName, PodUid, Read, ReadFailure, U
 const PAGE: u32 = 50;
 /// Objects a list is read up to: beyond this it counts as unreadable, so that no answer can exhaust the memory.
 const MOST: usize = 200_000;
+/// Events of one pod are read up to here: whoever may write Events must not exhaust the memory.
+const MOST_EVENTS: usize = 500;
 /// How long it is remembered which resources the cluster serves.
 const SERVED_FOR: Duration = Duration::from_mins(5);
 
@@ -48,12 +50,20 @@ impl Reader {
         Self { client, timeout, store, served: Mutex::default() }
     }
 
-    /// One object; `None`: 404.
-    pub async fn get<K>(&self, api: &Api<K>, what: &str, name: &str) -> Read<Option<K>>
+    /// One object; `None`: the API server says that there is none of this name. Any other 404 (a proxy's, or that of a
+    /// resource which is not served) says nothing about the object.
+    async fn get<K>(&self, api: &Api<K>, what: &str, name: &str) -> Read<Option<K>>
     where
         K: Clone + DeserializeOwned + Debug,
     {
-        self.bounded(what, api.get_opt(name)).await
+        let call = async {
+            match api.get(name).await {
+                Ok(object) => Ok(Some(object)),
+                Err(kube::Error::Api(status)) if says_not_found(&status, name) => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.bounded(what, call).await
     }
 
     /// One cluster-scoped object; `None`: 404.
@@ -122,7 +132,7 @@ impl Reader {
         let known = &mut events.known;
         let all = self.pages(&api, &what, &fields, |object| {
             known.extend(object.to_domain());
-            if known.len() > MOST { Err(undecodable(&what, "too many objects")) } else { Ok(()) }
+            if known.len() > MOST_EVENTS { Err(undecodable(&what, "too many Events")) } else { Ok(()) }
         });
         let unreadable = all.await.err();
         Events { unreadable, ..events }
@@ -169,19 +179,25 @@ impl Reader {
         if let Some(known) = self.served.lock().ok().and_then(|served| known(&served)) {
             return Ok(known);
         }
-        let what = format!("GET /apis/{group_version}");
-        let answer = self.bounded(&what, self.client.list_api_group_resources(group_version)).await;
-        let plurals = match answer {
-            Ok(list) => list.resources.into_iter().map(|resource| resource.name).collect(),
-            Err(Unreadable { why: ReadFailure::Status { status: 404, .. }, .. }) => Vec::new(),
-            Err(why) => return Err(why),
-        };
+        let plurals = self.resources(group_version).await?;
         let serves = plurals.iter().any(|served| served == plural);
         if let Ok(mut served) = self.served.lock() {
             served.retain(|(gv, ..)| gv != group_version);
             served.push((group_version.to_owned(), Instant::now(), plurals));
         }
         Ok(serves)
+    }
+
+    /// The plurals of a group and version, empty where it is not served: the API server's list of groups tells that, not a 404.
+    async fn resources(&self, group_version: &str) -> Read<Vec<String>> {
+        let groups = self.bounded("GET /apis", self.client.list_api_groups()).await?;
+        let mut versions = groups.groups.iter().flat_map(|group| &group.versions);
+        if !versions.any(|version| version.group_version == group_version) {
+            return Ok(Vec::new());
+        }
+        let list = self.client.list_api_group_resources(group_version);
+        let list = self.bounded(&format!("GET /apis/{group_version}"), list).await?;
+        Ok(list.resources.into_iter().map(|resource| resource.name).collect())
     }
 
     /// Deletes a pod with its own grace period, if it is still this very object in this very version.
@@ -212,6 +228,12 @@ impl Reader {
         };
         Err(Unreadable { what: what.to_owned(), why })
     }
+}
+
+/// The API server's own 404 names the object.
+fn says_not_found(status: &Status, name: &str) -> bool {
+    let named = status.details.as_ref().is_some_and(|details| details.name == name);
+    status.code == 404 && status.reason == "NotFound" && named
 }
 
 fn decode_pod(object: &PodObject, what: &str) -> Read<Pod> {

@@ -30,7 +30,7 @@ fn a_pod_with_nothing_but_its_name_is_decoded_and_alive() {
 #[case::waiting(json!({"state": {"waiting": {"reason": "ContainerCreating"}}}), (false, false, false))]
 #[case::running(json!({"state": {"running": {}}}), (true, false, true))]
 #[case::ended(json!({"state": {"terminated": {"exitCode": 0}}}), (false, true, true))]
-#[case::ran_before(json!({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}), (false, false, true))]
+#[case::ran_before(json!({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 1}}}), (false, true, true))]
 #[case::restarted(json!({"state": {"waiting": {}}, "restartCount": 1}), (false, false, true))]
 #[case::started(json!({"state": {"waiting": {}}, "started": true}), (false, false, true))]
 fn container_states_are_read_from_each_kind_of_container(
@@ -75,6 +75,7 @@ fn a_pod_that_nothing_can_be_said_about_is_an_error(#[case] pointer: &str, #[cas
 #[case::event_time_only(json!({"eventTime": "2026-06-18T10:04:00Z"}), Some("2026-06-18T10:04:00Z"), 1, None)]
 #[case::creation_only(json!({"metadata": {"creationTimestamp": "2026-06-18T10:03:00Z"}}), Some("2026-06-18T10:03:00Z"), 1, None)]
 #[case::creation_counts_only_without_any_other(json!({"metadata": {"creationTimestamp": "2026-06-18T10:05:00Z"}, "lastTimestamp": "2026-06-18T10:04:00Z"}), Some("2026-06-18T10:04:00Z"), 1, None)]
+#[case::instance_without_component(json!({"lastTimestamp": "2026-06-18T10:04:00Z", "reportingInstance": "n2"}), Some("2026-06-18T10:04:00Z"), 1, Some("n2"))]
 #[case::another_reporter(json!({"lastTimestamp": "2026-06-18T10:04:00Z", "reportingComponent": "multus", "reportingInstance": "multus-x7"}), Some("2026-06-18T10:04:00Z"), 1, None)]
 #[case::undated(json!({}), None, 1, None)]
 fn both_forms_of_an_event_are_read(

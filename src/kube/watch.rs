@@ -9,13 +9,12 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
 use jiff::Timestamp;
-use kube::core::DeserializeGuard;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 
 use super::client::WatchOpened;
+use super::guard::GuardedPod;
 use super::labels::LabelMatch;
-use super::pod::PodObject;
 use super::reader::describe;
 use super::store::PodStore;
 use crate::domain::{NodeName, PodUid};
@@ -55,7 +54,7 @@ pub async fn watch_pods(
         .with_jitter();
     let mut delays = backoff.build();
     loop {
-        let api: Api<DeserializeGuard<PodObject>> = Api::all(client.clone());
+        let api: Api<GuardedPod> = Api::all(client.clone());
         let config = watcher::Config::default()
             .fields(&format!("spec.nodeName={}", options.node))
             .timeout(WATCH_SECONDS)
@@ -102,7 +101,7 @@ pub async fn watch_pods(
     }
 }
 
-fn is_listing(event: &Event<DeserializeGuard<PodObject>>, before: bool) -> bool {
+fn is_listing(event: &Event<GuardedPod>, before: bool) -> bool {
     match event {
         Event::Init => true,
         Event::InitDone => false,
@@ -120,21 +119,13 @@ fn watch_error(error: &watcher::Error) -> String {
     }
 }
 
-fn take(
-    event: Event<DeserializeGuard<PodObject>>,
-    options: &WatchOptions,
-    store: &PodStore,
-    metrics: &Metrics,
-) {
+fn take(event: Event<GuardedPod>, options: &WatchOptions, store: &PodStore, metrics: &Metrics) {
     match event {
         Event::Init => store.begin_list(),
         Event::InitDone => store.end_list(),
         Event::InitApply(object) | Event::Apply(object) => apply(object, options, store, metrics),
         Event::Delete(object) => {
-            let uid = match &object.0 {
-                Ok(pod) => pod.metadata.uid.as_deref(),
-                Err(invalid) => invalid.metadata.uid.as_deref(),
-            };
+            let uid = object.meta().uid.as_deref();
             if let Some(uid) = uid.and_then(|uid| uid.parse::<PodUid>().ok()) {
                 store.remove(&uid);
             }
@@ -143,8 +134,8 @@ fn take(
     metrics.set_pods_watched(store.len());
 }
 
-fn apply(object: DeserializeGuard<PodObject>, options: &WatchOptions, store: &PodStore, metrics: &Metrics) {
-    let decoded = object.0.map_err(|invalid| invalid.to_string()).and_then(|object| {
+fn apply(object: GuardedPod, options: &WatchOptions, store: &PodStore, metrics: &Metrics) {
+    let decoded = object.into_pod().and_then(|object| {
         let labels = object.metadata.labels.clone().unwrap_or_default();
         let is_agent = options.agent_labels.matches(&labels);
         let started = is_agent.then(|| object.container_started(&options.agent_container));

@@ -129,6 +129,23 @@ pub(crate) async fn a_delete_answered_206_heals() {
     healed(&scene, daemon).await;
 }
 
+pub(crate) async fn a_pod_that_gets_no_sandbox_after_the_disconnect_is_not_healed() {
+    let scene = Scene::new().await;
+    let delete = scene.node.agent().inject(Fault::delay(Duration::from_millis(500)).on("DELETE"));
+    let daemon = scene.daemon("heal", &["--verify-timeout", "2s"]).await;
+    scene.wedge();
+    scene.wait("the DELETE", |_| delete.hits() == 1).await;
+    // Before the address is free something else comes in the kubelet's way.
+    let other = scene.node.agent().inject(Fault::status(500).on("PUT"));
+    acted(&daemon, "freed").await;
+    acted(&daemon, "not-healed").await;
+    assert_eq!(count_acted(&daemon, "healed"), 0, "{}", daemon.printed());
+    other.remove();
+    assert_eq!(scene.runs("shop", "cart").await, IP);
+    assert_eq!(scene.disconnects().len(), 1);
+    daemon.stop().await;
+}
+
 /// The DELETE gets no answer in time and works all the same.
 async fn late(fault: Fault) {
     let scene = Scene::new().await;

@@ -59,6 +59,12 @@ contents! {
         observe_mode_writes_nothing_and_says_once_that_it_holds_back,
         a_live_duplicate_watched_for_several_polls_is_one_line,
     }
+    reserved {
+        a_replicas_pod_on_the_ingress_address_is_moved_once,
+        a_statefulset_that_gets_the_address_again_is_moved_once_and_then_told,
+        a_pod_without_controller_is_told_only,
+        a_pod_on_the_health_address_is_never_disconnected,
+    }
     agent_faults {
         a_delete_answered_503_is_tried_again_later_each_time,
         an_unreadable_configuration_withholds_the_disconnect,
@@ -73,6 +79,7 @@ contents! {
         unreadable_allocations_abort_the_disconnect,
         an_address_that_another_pod_has_in_the_ipam_aborts_the_disconnect,
         a_delete_answered_206_heals,
+        a_pod_that_gets_no_sandbox_after_the_disconnect_is_not_healed,
         a_delete_whose_answer_comes_too_late_heals_and_is_told_once,
         a_delete_that_takes_effect_late_heals_and_is_told_once,
         a_delete_answered_429_fails_and_heals_when_it_is_over,
@@ -110,15 +117,12 @@ contents! {
         the_owner_is_pending_without_an_address,
         two_wedges_and_only_the_stale_one_is_healed,
     }
-    reserved {
-        a_replicas_pod_on_the_ingress_address_is_moved_once,
-        a_statefulset_that_gets_the_address_again_is_moved_once_and_then_told,
-        a_pod_without_controller_is_told_only,
-        a_pod_on_the_health_address_is_never_disconnected,
-    }
     odd_events { messages_that_are_no_refusal_lead_to_no_act, }
     load { a_node_where_nothing_is_wrong_costs_next_to_nothing, }
-    pace { ten_seconds_from_the_event_to_the_disconnect_with_default_settings, }
+    pace {
+        ten_seconds_from_the_event_to_the_disconnect_with_default_settings,
+        no_act_within_the_startup_quiet_period,
+    }
     shutdown {
         sigterm_while_idle,
         sigterm_while_a_disconnect_hangs_abandons_it_and_says_so,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cilium_leak_healer::sim::{EVENTS, RateLimits};
 
-use crate::scene::{IP, Scene, acted};
+use crate::scene::{IP, Scene, acted, healed};
 
 pub(crate) async fn ten_seconds_from_the_event_to_the_disconnect_with_default_settings() {
     let scene = Scene::with(|options| {
@@ -31,4 +31,17 @@ pub(crate) async fn ten_seconds_from_the_event_to_the_disconnect_with_default_se
     assert!(took.as_secs_f64() <= 10.0, "{took:?}\n{}", daemon.printed());
     assert!(!scene.is_held(IP));
     daemon.stop().await;
+}
+
+pub(crate) async fn no_act_within_the_startup_quiet_period() {
+    let scene = Scene::new().await;
+    scene.wedge();
+    let start = scene.cluster.now();
+    let daemon = scene.daemon("heal", &["--startup-quiet", "5s"]).await;
+    let held_back = daemon.line("held back", |line| line["message"] == "held back").await;
+    assert_eq!(held_back["reason"], "start-up quiet period");
+    acted(&daemon, "freed").await;
+    let quiet = scene.disconnects()[0].at.duration_since(start);
+    assert!(quiet.as_secs() >= 5, "{quiet:?}\n{}", daemon.printed());
+    healed(&scene, daemon).await;
 }

@@ -14,8 +14,8 @@ use std::thread;
 pub(crate) type Scenario = fn() -> Pin<Box<dyn Future<Output = ()>>>;
 type Outcome = Result<(), Box<dyn Any + Send>>;
 
-/// So many daemons and clusters fit on two cores beside each other without being slow.
-const AT_ONCE: usize = 20;
+/// So many clusters with their daemons fit on two cores beside each other without being slow.
+const AT_ONCE: usize = 40;
 
 static OUTCOMES: LazyLock<Mutex<HashMap<&'static str, Receiver<Outcome>>>> =
     LazyLock::new(|| Mutex::new(start(crate::contents())));
@@ -39,7 +39,6 @@ fn start(contents: Vec<(&'static str, Scenario)>) -> HashMap<&'static str, Recei
         filters.is_empty() || filters.iter().any(|filter| crate::test_name(name).contains(filter))
     };
     let mut outcomes = HashMap::new();
-    // What no filter matches goes last: libtest never asks for it, and ends before its turn.
     let mut queue = VecDeque::new();
     for (name, scenario) in contents {
         let (sender, receiver) = channel();

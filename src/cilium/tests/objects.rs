@@ -81,7 +81,7 @@ fn a_real_endpoint() {
     assert_eq!(endpoint.name.to_string(), "tenant-a/pod-a");
     assert_eq!(endpoint.id, Some(EndpointId(684)));
     assert_eq!(endpoint.attachment.unwrap().interface(), Some("eth0"));
-    assert_eq!(endpoint.owner.unwrap().1.as_str(), "43b3592e-6c5f-4476-be78-0f135b71dd67");
+    assert_eq!(endpoint.owners[0].1.as_str(), "43b3592e-6c5f-4476-be78-0f135b71dd67");
 }
 
 #[rstest]
@@ -91,7 +91,7 @@ fn a_real_endpoint() {
 #[case::none(json!(null), false)]
 fn owners_of_endpoints(#[case] owners: Value, #[case] owned: bool) {
     let object = endpoint(json!({"metadata": {"name": "a", "namespace": "b", "ownerReferences": owners}}));
-    assert_eq!(object.to_domain().unwrap().owner.is_some(), owned);
+    assert_eq!(!object.to_domain().unwrap().owners.is_empty(), owned);
 }
 
 #[rstest]
@@ -102,7 +102,7 @@ fn an_endpoint_of_missing_parts(#[case] mut value: Value) {
     value["metadata"] = json!({"name": "a", "namespace": "b"});
     let object = endpoint(value);
     let domain = object.to_domain().unwrap();
-    assert_eq!((domain.id, domain.attachment, domain.container, domain.owner), (None, None, None, None));
+    assert_eq!((domain.id, domain.attachment, domain.container, domain.owners), (None, None, None, Vec::new()));
     assert!(object.addresses().is_empty());
     assert_eq!(endpoint(json!({})).to_domain(), None);
 }

@@ -68,6 +68,7 @@ fn a_long_message_takes_no_longer_than_its_length() {
 #[case::crio(&format!("failed to create pod network sandbox k8s_web-1_tenant-a_43b3592e-6c5f-4476-be78-0f135b71dd67_0({SANDBOX}): error adding pod"), &[SANDBOX])]
 #[case::escaped(&format!(r#"for sandbox \"{SANDBOX}\": plugin"#), &[SANDBOX])]
 #[case::short_id_in_quotes("for sandbox \"5f0c\": plugin", &["5f0c"])]
+#[case::dockershim("failed to set up sandbox container \"5f0c\" network", &["5f0c"])]
 #[case::two(&format!("{SANDBOX} {HOLDER}"), &[SANDBOX, HOLDER])]
 #[case::none("failed to setup network for sandbox", &[])]
 fn sandboxes_are_found(#[case] text: &str, #[case] want: &[&str]) {

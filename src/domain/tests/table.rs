@@ -247,6 +247,7 @@ fn nameless() -> Holder {
 #[rstest]
 #[case::no_namespace_label(Holder { labels: vec!["k8s:app=agent".to_owned()], ..nameless() }, Verdict::UnmanagedHolder)]
 #[case::two_namespace_labels(Holder { labels: vec!["k8s:io.kubernetes.pod.namespace=a".to_owned(), "k8s:io.kubernetes.pod.namespace=b".to_owned()], ..nameless() }, Verdict::UnmanagedHolder)]
+#[case::no_attachment_at_all(Holder { attachment: None, container_field: Some(HOLDER.parse().unwrap()), ..nameless() }, Verdict::StaleEndpoint)]
 #[case::another_interface(Holder { attachment: Some(format!("{HOLDER}:net1").parse().unwrap()), ..nameless() }, Verdict::UnmanagedHolder)]
 #[case::no_interface(Holder { attachment: Some(HOLDER.parse().unwrap()), ..nameless() }, Verdict::UnmanagedHolder)]
 #[case::of_a_namespace_without_pods_here(nameless(), Verdict::StaleEndpoint)]
@@ -363,7 +364,7 @@ fn endpoint(uid: &str) -> CiliumEndpoint {
         id: Some(holder().id),
         attachment: holder().attachment,
         container: None,
-        owner: Some(("agent-0".to_owned(), uid.parse().unwrap())),
+        owners: vec![("agent-0".to_owned(), uid.parse().unwrap())],
     }
 }
 
@@ -518,4 +519,62 @@ fn the_owner_is_named_by_the_first_source_that_names_one() {
         CiliumEndpoint { attachment: None, container: Some(HOLDER.parse().unwrap()), ..endpoint("x") };
     let obs = Observation { endpoints: Ok(Some(vec![without_attachment])), ..held_by(nameless(), stale()) };
     assert_eq!(finding(&obs).owner, None);
+}
+
+/// A live pod of the owner's name that lists another address, and a CiliumEndpoint of a former pod's UID.
+fn moved_on() -> Observation {
+    let owner = running("backup/agent-0", "owner", &["10.244.1.99"]);
+    let node = CiliumNode { addresses: vec![ip("192.0.2.11")], ..CiliumNode::default() };
+    Observation {
+        owner: Ok(Some(owner)),
+        endpoints: Ok(Some(vec![endpoint("former")])),
+        cilium_node: Ok(Some(node)),
+        ..stale()
+    }
+}
+
+#[rstest]
+#[case::slices_know_nothing(Ok(Some(Vec::new())), true)]
+#[case::slices_are_not_served(Ok(None), true)]
+#[case::a_slice_gives_the_live_pods_uid(Ok(Some(vec![SliceEntry { name: name("backup/agent-0"), ips: vec![ip(IP)], node: Some(ip("192.0.2.11")), uid: Some("owner".parse().unwrap()) }])), false)]
+#[case::slices_are_unread(Err(unread()), false)]
+fn an_adopted_endpoint_proves_nothing_against_a_slice(
+    #[case] slices: crate::domain::Read<Option<Vec<SliceEntry>>>,
+    #[case] holds: bool,
+) {
+    let obs = Observation { slices, ..moved_on() };
+    assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
+}
+
+#[test]
+fn each_pod_reference_of_an_endpoint_counts() {
+    let mut both = endpoint("former");
+    both.owners.push(("agent-0".to_owned(), "owner".parse().unwrap()));
+    let obs = Observation { endpoints: Ok(Some(vec![both.clone()])), ..moved_on() };
+    assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
+    both.owners[1].0 = "agent-1".to_owned();
+    let obs = Observation { endpoints: Ok(Some(vec![both])), ..held_by(nameless(), stale()) };
+    assert_eq!(finding(&obs).owner, None, "two names are none");
+}
+
+#[rstest]
+#[case::live(Phase::Running, Verdict::InsufficientEvidence)]
+#[case::ended(Phase::Succeeded, Verdict::StaleEndpoint)]
+fn a_pod_with_an_address_that_is_none_may_have_this_one(#[case] phase: Phase, #[case] want: Verdict) {
+    let containers = Containers::default();
+    let user = Pod { phase, unparsed_ips: true, containers, ..running("x/y", "y", &[]) };
+    assert_eq!(verdict(&Observation { address_users: Ok(vec![user]), ..stale() }).0, want);
+}
+
+#[test]
+fn times_at_the_end_of_the_calendar_break_nothing() {
+    for at in [jiff::Timestamp::MIN, jiff::Timestamp::MAX] {
+        let log = Some(vec![LogEntry { at, state: EndpointState::Ready }]);
+        let neighbour = Pod { started: Some(at), ..pod("backup/x", "x") };
+        let mut obs = Observation { node_pods: Ok(vec![neighbour]), ..held_by(Holder { log, ..nameless() }, stale()) };
+        judge(&obs, &Limits::default());
+        obs.events.known[0].at = Some(at);
+        obs.agent_started = Some(at);
+        judge(&obs, &Limits::default());
+    }
 }

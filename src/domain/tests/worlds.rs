@@ -162,7 +162,7 @@ impl World {
             id: Some(self.holder().id),
             attachment: self.holder().attachment,
             container: None,
-            owner: Some((self.owner.name.name().to_owned(), self.uid(self.endpoints).parse().unwrap())),
+            owners: vec![(self.owner.name.name().to_owned(), self.uid(self.endpoints).parse().unwrap())],
         }
     }
 
