@@ -18,6 +18,7 @@ mod observation;
 mod pod;
 mod proof;
 mod signature;
+mod survey;
 mod verdict;
 
 pub use evidence::{Check, Evidence, Outcome};
@@ -34,6 +35,7 @@ pub use observation::{Events, Lookup, Observation, Read, ReadFailure, Unreadable
 pub use pod::{Containers, Controller, OvnAddress, Phase, Pod};
 pub use proof::Proof;
 pub use signature::{Refusal, refusal, sandbox_ids};
+pub use survey::{Anomaly, AnomalyKind, Disputed, Subject, Survey, SurveyedEndpoint, SurveyedNode, survey};
 pub use verdict::{DisconnectTarget, Finding, Judgement, NotWedged, Remedy, Verdict, Withheld};
 
 #[cfg(test)]

@@ -103,6 +103,8 @@ pub struct Pod {
     pub sandbox_ready: Option<bool>,
     /// What the container statuses say.
     pub containers: Containers,
+    /// Since when a container of it runs: the earliest start of those that run now.
+    pub running_since: Option<Timestamp>,
     /// The owner reference with `controller: true`.
     pub controller: Option<Controller>,
     /// The annotation `kubernetes.io/config.mirror`: the UID at the kubelet of a static pod. UIDs of the two differ.

@@ -140,6 +140,7 @@ impl PodObject {
             unparsed_ips,
             sandbox_ready: status.and_then(Status::sandbox_ready),
             containers: status.map(Status::containers).unwrap_or_default(),
+            running_since: status.and_then(Status::running_since),
             controller: meta
                 .owner_references
                 .iter()
@@ -224,11 +225,18 @@ impl Status {
         }
     }
 
+    fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let all = [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
+        all.into_iter().flatten().flatten()
+    }
+
+    fn running_since(&self) -> Option<Timestamp> {
+        self.all_containers().filter_map(|status| status.state.as_ref()?.running.as_ref()?.started_at).min()
+    }
+
     fn containers(&self) -> Containers {
-        let all =
-            [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
         let mut seen = Containers::default();
-        for status in all.into_iter().flatten().flatten() {
+        for status in self.all_containers() {
             let running = status.state.as_ref().is_some_and(|state| state.running.is_some());
             let ended = status.state.as_ref().is_some_and(|state| state.terminated.is_some());
             let before = status

@@ -17,7 +17,7 @@ async fn unknown_while(fault: Fault) {
     let judged = judged(&daemon, pod, "agent-unknown").await;
     assert_eq!(judged["remedy"], "none");
     assert!(scene.is_held(IP));
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     injected.remove();
     healed(&scene, daemon).await;
 }
@@ -66,7 +66,7 @@ pub(crate) async fn an_agent_that_is_stopped_is_agent_unknown() {
     daemon.line("the agent is away", is_it).await;
     scene.node.agent().start(Timestamp::now()).expect("a socket");
     daemon.answers("/readyz", 200).await;
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }
 
@@ -79,7 +79,7 @@ pub(crate) async fn an_unreadable_configuration_withholds_the_disconnect() {
     assert_eq!(judged["remedy"], "none");
     let reason = judged["reason"].as_str().expect("a reason");
     assert!(reason.contains("disconnecting is withheld"), "{reason}");
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     fault.remove();
     healed(&scene, daemon).await;
 }
@@ -242,6 +242,6 @@ pub(crate) async fn an_agent_that_restarts_between_judgement_and_act_is_settling
     };
     daemon.line("settling", settling).await;
     assert!(scene.is_held(IP));
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }

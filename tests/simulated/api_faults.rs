@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cilium_leak_healer::sim::{Cluster, DeleteOptions, Fault, PODS, WorkloadKind};
+use cilium_leak_healer::sim::{Cluster, DeleteOptions, EVENTS, Fault, PODS, WorkloadKind};
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn insufficient_while(aim: Aim) {
         assert_eq!(judged["remedy"], "none");
         assert!(injected.hits() > 0);
         assert!(scene.is_held(IP));
-        scene.nothing_done(&daemon).await;
+        scene.nothing_done(&daemon);
         daemon.stop().await;
     }))
     .await;
@@ -109,27 +109,41 @@ pub(crate) async fn a_pod_whose_metadata_are_malformed_is_skipped_and_counted() 
     .await;
 }
 
-/// After a disturbance of the watch a new wedge is seen and healed.
-async fn watch_survives(disturb: impl FnOnce(&Scene)) {
+/// Requests that list or watch the node's pods.
+fn pod_requests(cluster: &Cluster, watch: bool) -> usize {
+    let requests = cluster.api().requests().into_iter();
+    let of_node = requests.filter(|request| request.query.contains("spec.nodeName"));
+    of_node.filter(|request| request.query.contains("watch=") == watch).count()
+}
+
+pub(crate) async fn a_watch_that_is_cut_resumes() {
     let scene = Scene::new().await;
     let daemon = scene.heal().await;
-    disturb(&scene);
+    scene.wait("the first watch", |cluster| pod_requests(cluster, true) == 1).await;
+    scene.cluster.api().cut_watches();
+    scene.wait("the next watch", |cluster| pod_requests(cluster, true) == 2).await;
+    assert_eq!(pod_requests(&scene.cluster, false), 1, "no second list");
     scene.wedge();
     healed(&scene, daemon).await;
 }
 
-pub(crate) async fn a_watch_that_is_cut_resumes() {
-    watch_survives(|scene| scene.cluster.api().cut_watches()).await;
-}
-
 pub(crate) async fn a_watch_from_a_version_too_old_lists_anew() {
-    watch_survives(|scene| {
-        let api = scene.cluster.api();
-        scene.pod("shop", "news", "10.244.1.21");
-        api.compact();
-        api.cut_watches();
-    })
-    .await;
+    let scene = Scene::new().await;
+    let daemon = scene.heal().await;
+    scene.wait("the first watch", |cluster| pod_requests(cluster, true) == 1).await;
+    // Its Events are newer than all that the watch on pods has told.
+    scene.pod("shop", "news", "10.244.1.21");
+    scene.runs("shop", "news").await;
+    let started = |cluster: &Cluster| {
+        let events = cluster.api().list(&EVENTS, "shop", "involvedObject.name=news", "").unwrap_or_default();
+        events.iter().any(|event| event["reason"] == "Started")
+    };
+    scene.wait("its Events", started).await;
+    scene.cluster.api().compact();
+    scene.cluster.api().cut_watches();
+    scene.wait("a second list", |cluster| pod_requests(cluster, false) == 2).await;
+    scene.wedge();
+    healed(&scene, daemon).await;
 }
 
 pub(crate) async fn the_api_server_stops_and_comes_back() {
@@ -143,7 +157,7 @@ pub(crate) async fn the_api_server_stops_and_comes_back() {
     let away = |line: &Value| line["message"] == "the watch on pods does not work; it is tried again";
     daemon.line("the API server is away", away).await;
     assert_eq!(daemon.get("/livez").await.status, 200, "no reason for a restart");
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     scene.cluster.api().resume().await.expect("the same port");
     daemon.answers("/readyz", 200).await;
     healed(&scene, daemon).await;

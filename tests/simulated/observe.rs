@@ -21,17 +21,16 @@ pub(crate) async fn observe_mode_writes_nothing_and_says_once_that_it_holds_back
     daemon.metric_reaches("cilium_leak_healer_wedges{verdict=\"reserved-holder\"}", 1.0).await;
     // The two that agree, and one half a minute later.
     daemon.metric_reaches("cilium_leak_healer_judgements_total{verdict=\"stale-endpoint\"}", 3.0).await;
-    for wedge in [&judged["correlation_id"]] {
-        let of = |message: &str| {
-            daemon.matching(|line| line["message"] == message && line["correlation_id"] == *wedge)
-        };
-        assert_eq!(of("held back").len(), 1, "{}", daemon.printed());
-        let stale = of("judged").into_iter().filter(|line| line["verdict"] == "stale-endpoint");
-        assert_eq!(stale.count(), 1, "{}", daemon.printed());
-    }
+    let of = |message: &str| {
+        daemon
+            .matching(|line| line["message"] == message && line["correlation_id"] == judged["correlation_id"])
+    };
+    assert_eq!(of("held back").len(), 1, "{}", daemon.printed());
+    let stale = of("judged").into_iter().filter(|line| line["verdict"] == "stale-endpoint");
+    assert_eq!(stale.count(), 1, "{}", daemon.printed());
     assert!(daemon.metric("cilium_leak_healer_oldest_wedge_seconds").await > 20.0);
     assert!(scene.is_held(IP));
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }
 
@@ -47,6 +46,6 @@ pub(crate) async fn a_live_duplicate_watched_for_several_polls_is_one_line() {
     assert_eq!(live.count(), 1, "{of_this:?}");
     // At most that it was settling before.
     assert!(of_this.len() <= 2, "{of_this:?}");
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }

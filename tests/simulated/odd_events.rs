@@ -29,6 +29,6 @@ pub(crate) async fn messages_that_are_no_refusal_lead_to_no_act() {
     let judged = daemon.matching(|line| line["message"] == "judged");
     assert!(judged.is_empty(), "{judged:?}");
     assert!(scene.agent_requests().is_empty(), "{:?}", scene.agent_requests());
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }

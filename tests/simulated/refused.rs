@@ -14,7 +14,7 @@ pub(crate) async fn the_owner_runs() {
     assert!(scene.is_held(&ip));
     let refusals = "cilium_leak_healer_refusals_total{reason=\"live-duplicate\"}";
     assert!((daemon.metric(refusals).await - 1.0).abs() < f64::EPSILON);
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn the_owner_is_pending_without_an_address() {
     assert_eq!(judged["owner"], "shop/slow");
     assert_eq!(judged["remedy"], "none");
     assert!(scene.is_held(IP));
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }
 

@@ -69,7 +69,7 @@ pub(crate) async fn a_pod_without_controller_is_told_only() {
     let judged = daemon.line("told", is_it).await;
     assert_eq!(judged["verdict"], "reserved-holder");
     assert_eq!(judged["remedy"], "none");
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }
 
@@ -81,6 +81,6 @@ pub(crate) async fn a_pod_on_the_health_address_is_never_disconnected() {
     let judged = judged(&daemon, "tenant-b/alone", "reserved-holder").await;
     assert_eq!(judged["remedy"], "none");
     assert!(scene.is_held(health));
-    scene.nothing_done(&daemon).await;
+    scene.nothing_done(&daemon);
     daemon.stop().await;
 }

@@ -203,7 +203,7 @@ impl Scene {
     }
 
     /// Nothing was written, begun or counted.
-    pub(crate) async fn nothing_done(&self, daemon: &Daemon) {
+    pub(crate) fn nothing_done(&self, daemon: &Daemon) {
         let writes = self.writes();
         assert!(writes.is_empty(), "{writes:?}\n{}", daemon.printed());
         let acts = daemon.matching(|line| line["message"] == "acting" || line["message"] == "acted");

@@ -106,7 +106,9 @@ impl Daemon {
         let found = match timeout(PATIENCE, log.wait_for(|lines| nth(lines).is_some())).await {
             Ok(Ok(lines)) => nth(&lines),
             Ok(Err(_)) => panic!("it ended before its log said: {what}\n{}", self.printed()),
-            Err(_) => panic!("waited {PATIENCE:?} for its log to say: {what}\n{}", self.printed()),
+            Err(elapsed) => {
+                panic!("{elapsed}: waited {PATIENCE:?} for its log to say: {what}\n{}", self.printed())
+            }
         };
         found.expect("it is there")
     }

@@ -49,6 +49,7 @@ pub(super) fn pod(full_name: &str, uid: &str) -> Pod {
         unparsed_ips: false,
         sandbox_ready: Some(false),
         containers: Containers::default(),
+        running_since: None,
         controller: Some(Controller {
             kind: "ReplicaSet".to_owned(),
             name: "web".to_owned(),

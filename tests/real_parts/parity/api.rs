@@ -316,7 +316,7 @@ impl Script {
         let request = hyper::Request::builder().method(method).uri(path).header(CONTENT_TYPE, content_type);
         let body = body.map(|body| body.to_string()).unwrap_or_default().into_bytes();
         let request = request.body(body.into()).expect("a request");
-        let t = std::time::Instant::now();
+        crate::harness::say(path); let t = std::time::Instant::now();
         let response = self.client.send(request).await.unwrap_or_else(|error| panic!("{path}: {error}"));
         let (head, body) = response.into_parts();
         let body = body.collect().await.expect("a body").to_bytes();
