@@ -202,10 +202,11 @@ impl Wedge {
 
     fn refused_delay(&mut self, clock: Timestamp, finding: &Finding) -> Duration {
         let until = finding.look_again.and_then(|at| Duration::try_from(at.duration_since(clock)).ok());
+        let about_time = finding.verdict == Verdict::Settling || finding.withheld == Some(Withheld::Timing);
         match finding.verdict {
             Verdict::AgentUnknown => self.silences.next().unwrap_or(MOST_PATIENCE),
             // A rule about time: look when it may come out otherwise, and now and then before.
-            Verdict::Settling => until.map_or(PATIENCE / 3, |until| until.clamp(SOON / 10, PATIENCE / 3)),
+            _ if about_time => until.map_or(PATIENCE / 3, |until| until.clamp(SOON / 10, PATIENCE / 3)),
             Verdict::NotHeld | Verdict::InsufficientEvidence => PATIENCE / 2,
             _ => PATIENCE,
         }

@@ -60,6 +60,7 @@ fn target(endpoint: &str) -> DisconnectTarget {
         ips: Vec::new(),
         unparsed_ips: false,
         sandbox_ready: Some(false),
+        running_since: None,
         containers: Containers::default(),
         controller: Some(Controller { kind: "Job".to_owned(), name: "j".to_owned(), uid: "u".to_owned() }),
         mirror: None,

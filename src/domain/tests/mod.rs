@@ -2,5 +2,6 @@
 
 mod fixtures;
 mod signature;
+mod survey;
 mod table;
 mod worlds;
