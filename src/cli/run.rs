@@ -221,9 +221,10 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     // Served before anything that may block, so that a probe finds out what is missing.
     let (server, address) = Server::bind(args.listen).await?;
     tracing::info!(%address, mode = args.engine_options().mode.as_str(), node = %args.node_name, version = env!("CARGO_PKG_VERSION"), "serving");
+    // The engine is stopped first: probes can hear of it as long as an act is in hand.
     let (stopping, stopped) = watch::channel(false);
-    let serving =
-        tokio::spawn(server.serve(router(health.clone(), Arc::clone(&metrics)), until(stopped.clone())));
+    let (closing, closed) = watch::channel(false);
+    let serving = tokio::spawn(server.serve(router(health.clone(), Arc::clone(&metrics)), until(closed)));
 
     let options = args.connection.options();
     let (client, opened) = connect(&options, &metrics).await?;
@@ -268,6 +269,7 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     }
     engine.abort();
     watching.abort();
+    closing.send_replace(true);
     drop(tokio::time::timeout(Duration::from_secs(3), serving).await);
     Ok(())
 }

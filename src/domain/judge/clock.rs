@@ -81,13 +81,14 @@ impl Clock<'_> {
         Some(Ruling::refuse(Verdict::InsufficientEvidence, format!("the newest failure is {wrong}")))
     }
 
-    /// Why a wedged pod is not moved now, by the rules about the agent's start and the failure's age. While not all
-    /// Events are known, the newest failure is not.
-    pub(super) fn blocks_moving(&self, trail: &mut Trail) -> Option<String> {
+    /// What keeps a wedged pod from being moved now, by the rules about the agent's start and the failure's age. While
+    /// not all Events are known, the newest failure is not.
+    pub(super) fn blocks_moving(&self, trail: &mut Trail) -> Option<Ruling> {
         if let Some(why) = &self.obs.events.unreadable {
-            return Some(format!("not all Events of the pod could be read: {why}"));
+            let reason = format!("not all Events of the pod could be read: {why}");
+            return Some(Ruling::refuse(Verdict::InsufficientEvidence, reason));
         }
-        self.settling(trail).or_else(|| self.bad_age(trail)).map(|ruling| ruling.reason)
+        self.settling(trail).or_else(|| self.bad_age(trail))
     }
 }
 

@@ -180,18 +180,15 @@ fn reserved_holder(
         (None, None) => return None,
     };
     trail.fail(Check::ReservedHolder, what.clone());
-    let blocked = clock.blocks_moving(trail).map(|why| (Withheld::Timing, why)).or_else(|| {
-        let why = clock.obs.pod.not_movable()?;
+    let told = |then: &str| Ruling::refuse(Verdict::ReservedHolder, format!("{what}: two IPAMs hand out one range; {then}"));
+    if let Some(why) = clock.obs.pod.not_movable() {
         trail.fail(Check::MovablePod, why);
-        Some((Withheld::NotMovable, why.to_owned()))
-    });
-    let (remedy, withheld, then) = match blocked {
-        Some((withheld, why)) => (Remedy::None, Some(withheld), format!("the pod is not moved: {why}")),
-        None => {
-            trail.pass(Check::MovablePod, "Pending, never ran, has a controller");
-            (Remedy::DeletePod, None, "the pod may be moved once".to_owned())
-        }
-    };
-    let reason = format!("{what}: two IPAMs hand out one range; {then}");
-    Some(Ruling { remedy, withheld, ..Ruling::refuse(Verdict::ReservedHolder, reason) })
+        return Some(Ruling { withheld: Some(Withheld::NotMovable), ..told(&format!("the pod is not moved: {why}")) });
+    }
+    trail.pass(Check::MovablePod, "Pending, never ran, has a controller");
+    if let Some(blocked) = clock.blocks_moving(trail) {
+        let ruling = told(&format!("the pod is not moved now: {}", blocked.reason));
+        return Some(Ruling { withheld: Some(Withheld::Timing), ..ruling }.until(blocked.look_again));
+    }
+    Some(Ruling { remedy: Remedy::DeletePod, ..told("the pod may be moved once") })
 }
