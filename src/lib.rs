@@ -8,6 +8,8 @@ pub mod cli;
 pub mod domain;
 pub mod engine;
 pub mod kube;
+mod metadata;
 pub mod metrics;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod snapshot;

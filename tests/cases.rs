@@ -1,39 +1,44 @@
 //! Public incidents, each with its right verdict: `tests/cases/FORMAT.md` tells the form.
 #![allow(clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
-#[path = "support/case.rs"]
-mod case;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use case::{Case, Expected, files};
+use cilium_leak_healer::domain::Limits;
+use cilium_leak_healer::snapshot::{ScanReport, Snapshot, replay};
 
-/// Verdicts without a wedge are the scan's.
-const WITHOUT_WEDGE: [&str; 4] = ["overlapping-ipam", "orphan-cep", "cep-mismatch", "cep-missing"];
+/// The case files of this tree, and of a further directory where one is named.
+fn files() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let further = std::env::var_os("CILIUM_LEAK_HEALER_CASES").map(PathBuf::from);
+    let is_case =
+        |path: &PathBuf| path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml" || ext == "json");
+    let mut files = Vec::new();
+    for dir in [Some(own), further].into_iter().flatten() {
+        let entries = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+        files.extend(entries.map(|entry| entry.expect("an entry").path()).filter(is_case));
+    }
+    files.sort();
+    assert!(files.len() > 50, "only {} case files: is tests/cases whole?", files.len());
+    files
+}
+
+async fn judged(file: &Path) -> (Snapshot, ScanReport) {
+    let snapshot = Snapshot::load(file).unwrap_or_else(|error| panic!("{error}"));
+    let report = replay(&snapshot, &Limits::default()).await;
+    (snapshot, report)
+}
 
 #[tokio::test]
-async fn each_case_gets_its_verdict() {
+async fn each_case_gets_its_findings() {
     let mut wrong = Vec::new();
     for file in files() {
-        let case = Case::load(&file);
-        let found = case.findings().await;
-        let on_wedges = |expected: &&Expected| !WITHOUT_WEDGE.contains(&expected.verdict.as_str());
-        let missing: Vec<_> = case
-            .expect
-            .findings
-            .iter()
-            .filter(on_wedges)
-            .filter(|want| !found.iter().any(|have| want.is_met_by(have)))
-            .collect();
-        let surplus: Vec<_> = found
-            .iter()
-            .filter(|have| !case.expect.findings.iter().any(|want| want.is_met_by(have)))
-            .filter(|have| {
-                have.remedy.as_deref() != Some("none")
-                    || !case.expect.optional.iter().any(|want| want.is_met_by(have))
-            })
-            .collect();
-        if !missing.is_empty() || !surplus.is_empty() {
-            wrong.push(format!("{}\n  missing {missing:#?}\n  surplus {surplus:#?}", file.display()));
+        let (snapshot, report) = judged(&file).await;
+        let expect = snapshot.expect.unwrap_or_else(|| panic!("{}: no `expect`", file.display()));
+        let differences = expect.differences(&report.findings);
+        if !differences.is_empty() {
+            wrong.push(format!("{}\n  {}", file.display(), differences.join("\n  ")));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -2,6 +2,9 @@
 //!
 //! Two degrees: `nullable` and `list` take a null for nothing but keep a wrong type an error (an agent's answer that
 //! is not understood must not be acted on); `part` and `parts` drop what is malformed (one object must not hide a list).
+//! Within [`strictly`] the latter are as the former: who reads a file wants to know what is wrong with it, and where.
+
+use std::cell::Cell;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -20,13 +23,36 @@ pub(super) fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Resu
     Ok(items.into_iter().flatten().collect())
 }
 
+thread_local! {
+    /// serde's derived decoders have no way to be told: what they call has to look it up.
+    static STRICT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Decodes on this thread with wrong types as errors.
+pub(crate) fn strictly<T>(decode: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            STRICT.set(self.0);
+        }
+    }
+    let _restore = Restore(STRICT.replace(true));
+    decode()
+}
+
 /// Anything that is no `T` is the default.
 pub(super) fn part<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(d: D) -> Result<T, D::Error> {
+    if STRICT.get() {
+        return nullable(d);
+    }
     Ok(serde_json::from_value(Value::deserialize(d)?).unwrap_or_default())
 }
 
 /// Anything that is no list is empty; elements that are no `T` are left out.
 pub(super) fn parts<'de, D: Deserializer<'de>, T: DeserializeOwned>(d: D) -> Result<Vec<T>, D::Error> {
+    if STRICT.get() {
+        return list(d);
+    }
     let Value::Array(items) = Value::deserialize(d)? else {
         return Ok(Vec::new());
     };

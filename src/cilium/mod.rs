@@ -5,6 +5,7 @@
 
 mod agent;
 mod call_error;
+mod dbg;
 mod lenient;
 mod model;
 mod objects;
@@ -12,7 +13,11 @@ mod transport;
 
 pub use agent::{AgentClient, AgentOptions, Disconnected};
 pub use call_error::CallError;
-pub use model::{AgentConfig, Allocations, EndpointModel, LogModel, NoModel, log_entries};
+pub(crate) use lenient::strictly;
+pub use dbg::{
+    DBG_PROGRAMS, DbgCall, DbgOutput, dbg_endpoint, dbg_endpoint_log, dbg_endpoints, dbg_ipam_mode,
+};
+pub use model::{AgentConfig, Allocations, ConfigModel, EndpointModel, LogModel, NoModel, log_entries};
 pub use objects::{CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject};
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::lenient::{list, nullable};
@@ -29,21 +30,25 @@ impl From<serde_json::Error> for NoModel {
     }
 }
 
-/// `GET /endpoint/{id}`.
-#[derive(Debug, Clone, Default, Deserialize)]
+/// `GET /endpoint/{id}`. Serialised, it holds what the rules read and nothing else.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "Endpoint")]
 pub struct EndpointModel {
+    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<i64>,
     #[serde(deserialize_with = "nullable")]
     status: StatusModel,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
+#[schemars(rename = "EndpointModelStatus")]
 struct StatusModel {
     #[serde(deserialize_with = "nullable")]
     external_identifiers: Identifiers,
     #[serde(deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "telling_controllers")]
     controllers: Vec<Controller>,
     #[serde(deserialize_with = "nullable")]
     identity: Identity,
@@ -51,59 +56,93 @@ struct StatusModel {
     labels: Labels,
     #[serde(deserialize_with = "nullable")]
     networking: Networking,
+    #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<Vec<Option<LogModel>>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
 struct Identifiers {
+    #[serde(skip_serializing_if = "Option::is_none")]
     cni_attachment_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     container_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     k8s_namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     k8s_pod_name: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Controller {
+    #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Identity {
     #[serde(deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "telling_labels")]
     labels: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
 struct Labels {
     #[serde(deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "telling_labels")]
     security_relevant: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Networking {
     #[serde(deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     addressing: Vec<Addressing>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Addressing {
+    #[serde(skip_serializing_if = "Option::is_none")]
     ipv4: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ipv6: Option<String>,
 }
 
 /// An entry of `GET /endpoint/{id}/log`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LogModel {
+    #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
+}
+
+/// Labels of an identity are the pod's own; only those that a rule reads are kept.
+fn telling_labels<S: Serializer>(labels: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(labels.iter().filter(|label| is_telling(label)))
+}
+
+fn is_telling(label: &str) -> bool {
+    label.starts_with("reserved:") || label.starts_with("k8s:io.kubernetes.pod.namespace=")
+}
+
+impl Controller {
+    fn names_the_pod(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| name.starts_with("resolve-labels-"))
+    }
+}
+
+/// Of the controllers, only the one that names the pod is read.
+fn telling_controllers<S: Serializer>(controllers: &[Controller], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(controllers.iter().filter(|controller| controller.names_the_pod()))
 }
 
 impl EndpointModel {
@@ -115,6 +154,30 @@ impl EndpointModel {
     /// Decodes a stored answer.
     pub fn from_value(value: Value) -> Result<Self, NoModel> {
         Ok(serde_json::from_value(value)?)
+    }
+
+    /// The same endpoint with another log in `status.log`: the whole one, or none where it could not be read.
+    #[must_use]
+    pub fn with_log(mut self, log: Option<Vec<LogModel>>) -> Self {
+        self.status.log = log.map(|entries| entries.into_iter().map(Some).collect());
+        self
+    }
+
+    /// `id`, where there is one.
+    pub fn id(&self) -> Option<EndpointId> {
+        self.id.map(EndpointId)
+    }
+
+    /// Drops what no rule reads: the labels of an identity, and all controllers but the one that names the pod.
+    pub fn prune(&mut self) {
+        self.status.identity.labels.retain(|label| is_telling(label));
+        self.status.labels.security_relevant.retain(|label| is_telling(label));
+        self.status.controllers.retain(Controller::names_the_pod);
+    }
+
+    /// `status.networking.addressing[]`.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.status.networking.addresses()
     }
 
     /// `status.log`: of a live agent only the latest entry, in a snapshot the whole log; `None` where it is absent or unreadable.
@@ -193,6 +256,34 @@ pub(super) fn log_from_slice(body: &[u8]) -> Option<Vec<LogEntry>> {
     log_entries(&serde_json::from_slice::<Vec<Option<LogModel>>>(body).ok()?)
 }
 
+/// `GET /config`, as far as the rules read it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "AgentConfig")]
+pub struct ConfigModel {
+    #[serde(deserialize_with = "nullable")]
+    status: ConfigStatus,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "kebab-case")]
+struct ConfigStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ipam_mode: Option<String>,
+}
+
+impl ConfigModel {
+    /// One that shows this mode.
+    pub fn new(ipam_mode: Option<&IpamMode>) -> Self {
+        Self { status: ConfigStatus { ipam_mode: ipam_mode.map(|mode| mode.0.clone()) } }
+    }
+
+    /// `status.ipam-mode`; `None` where it is absent or empty.
+    pub fn ipam_mode(&self) -> Option<IpamMode> {
+        self.status.ipam_mode.clone().filter(|mode| !mode.is_empty()).map(IpamMode)
+    }
+}
+
 /// What `GET /config` says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentConfig {
@@ -214,8 +305,6 @@ impl AgentConfig {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Status {
-            #[serde(rename = "ipam-mode")]
-            ipam_mode: Option<String>,
             #[serde(rename = "daemonConfigurationMap", deserialize_with = "nullable")]
             daemon: Daemon,
         }
@@ -225,9 +314,10 @@ impl AgentConfig {
             #[serde(rename = "CNIChainingMode", alias = "cni-chaining-mode")]
             chaining: Value,
         }
+        let ipam_mode = serde_json::from_slice::<ConfigModel>(body)?.ipam_mode();
         let status = serde_json::from_slice::<Config>(body)?.status;
         Ok(Self {
-            ipam_mode: status.ipam_mode.filter(|mode| !mode.is_empty()).map(IpamMode),
+            ipam_mode,
             chaining_mode: status.daemon.chaining.as_str().filter(|mode| !mode.is_empty()).map(str::to_owned),
         })
     }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::Resource;
 use kube::api::ObjectMeta;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::lenient::{list, nullable, part, parts};
@@ -15,6 +16,7 @@ use super::model::NoModel;
 use crate::domain::{
     CiliumEndpoint, CiliumNode, EndpointId, PodName, ReservedUse, SliceEntry, parse_ip,
 };
+use crate::metadata::{self, Metadata};
 
 const GROUP: &str = "cilium.io";
 
@@ -63,19 +65,23 @@ resource!(
 );
 
 /// `CiliumNode`, cilium.io/v2, cluster-scoped; its name is the node's.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "CiliumNode")]
 pub struct CiliumNodeObject {
     /// Standard metadata.
+    #[serde(serialize_with = "metadata::serialize")]
+    #[schemars(with = "Metadata<'_>")]
     pub metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable")]
     spec: NodeSpec,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct NodeSpec {
     #[serde(deserialize_with = "list")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     addresses: Vec<NodeAddress>,
     #[serde(deserialize_with = "nullable")]
     health: Addresses,
@@ -85,45 +91,52 @@ struct NodeSpec {
     ipam: NodeIpam,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct NodeAddress {
     #[serde(rename = "type", deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     kind: String,
     #[serde(deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     ip: String,
 }
 
 /// A pair of addresses, as Cilium writes it in many places.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Addresses {
     #[serde(deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     ipv4: String,
     #[serde(deserialize_with = "nullable")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     ipv6: String,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct NodeIpam {
     #[serde(rename = "podCIDRs", deserialize_with = "parts")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pod_cidrs: Vec<String>,
     #[serde(deserialize_with = "part")]
     pools: NodePools,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct NodePools {
     #[serde(deserialize_with = "parts")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     allocated: Vec<NodePool>,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct NodePool {
     #[serde(deserialize_with = "parts")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     cidrs: Vec<String>,
 }
 
@@ -168,19 +181,23 @@ impl CiliumNodeObject {
 }
 
 /// `CiliumEndpoint`, cilium.io/v2, namespaced.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "CiliumEndpoint")]
 pub struct CiliumEndpointObject {
     /// Standard metadata.
+    #[serde(serialize_with = "metadata::serialize")]
+    #[schemars(with = "Metadata<'_>")]
     pub metadata: ObjectMeta,
     #[serde(deserialize_with = "part")]
     status: EndpointStatus,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
 struct EndpointStatus {
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<i64>,
     #[serde(deserialize_with = "part")]
     external_identifiers: EndpointIdentifiers,
@@ -188,21 +205,25 @@ struct EndpointStatus {
     networking: EndpointNetworking,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
 struct EndpointIdentifiers {
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     cni_attachment_id: String,
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     container_id: String,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct EndpointNetworking {
     #[serde(deserialize_with = "parts")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     addressing: Vec<Addresses>,
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     node: String,
 }
 
@@ -239,29 +260,41 @@ impl CiliumEndpointObject {
 }
 
 /// `CiliumEndpointSlice`, cilium.io/v2alpha1, cluster-scoped; its fields are at the top level.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
+#[schemars(rename = "CiliumEndpointSlice")]
 pub struct CiliumEndpointSliceObject {
     /// Standard metadata.
+    #[serde(serialize_with = "metadata::serialize")]
+    #[schemars(with = "Metadata<'_>")]
     pub metadata: ObjectMeta,
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     namespace: String,
     #[serde(deserialize_with = "parts")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     endpoints: Vec<SliceEndpoint>,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "kebab-case")]
 struct SliceEndpoint {
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     name: String,
     #[serde(deserialize_with = "part")]
     networking: EndpointNetworking,
     #[serde(deserialize_with = "part")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pod_uid: String,
 }
 
 impl CiliumEndpointSliceObject {
+    /// Whether it has no entries at all.
+    pub fn is_empty(&self) -> bool {
+        self.endpoints.is_empty()
+    }
+
     /// The entries that have a name.
     pub fn to_domain(&self) -> Vec<SliceEntry> {
         let entry = |endpoint: &SliceEndpoint| {

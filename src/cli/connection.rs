@@ -25,11 +25,29 @@ pub(super) struct ConnectionArgs {
 }
 
 impl ConnectionArgs {
+    /// The flags that lead to the same cluster, as kubectl has them too; empty without any.
+    pub(super) fn flags(&self) -> String {
+        let file = self.kubeconfig.as_ref().map(|path| ("--kubeconfig", path.display().to_string()));
+        let context = self.context.as_ref().map(|name| ("--context", name.clone()));
+        let quoted = |(flag, value): (&str, String)| format!("{flag} {}", quoted(&value));
+        [file, context].into_iter().flatten().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
     pub(super) fn options(&self) -> ClientOptions {
         ClientOptions {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
             timeout: self.api_timeout,
         }
+    }
+}
+
+/// A word for a POSIX shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }

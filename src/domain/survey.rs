@@ -326,7 +326,9 @@ fn missing(survey: &Survey<'_>, endpoints: &[SurveyedEndpoint]) -> Vec<Anomaly> 
     let lacks = |pod: &&Pod| {
         let settled = pod.running_since.is_some_and(|at| survey.now.duration_since(at) >= MISSING_AGE);
         let held = pod.node.as_ref().and_then(|node| held.get(node)).is_some_and(|held| held.has(pod));
-        pod.containers.running && settled && !pod.host_network && !pod.deleting && held && !named.contains(&pod.name)
+        // Cilium itself removes the CiliumEndpoint of a pod that has ended, also while a container still runs.
+        let ending = pod.deleting || pod.phase.is_terminal();
+        pod.containers.running && settled && !pod.host_network && !ending && held && !named.contains(&pod.name)
     };
     let anomaly = |pod: &Pod| {
         let what = "the agent holds its endpoint, and no CiliumEndpoint has its name";

@@ -7,45 +7,65 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::Event;
+use crate::metadata::{self, Metadata};
 
 /// Bytes that are kept of a message.
 const MESSAGE_LIMIT: usize = 16 * 1024;
 
-/// A core/v1 Event, as far as it is decoded.
-#[derive(Debug, Clone, Default, Deserialize)]
+/// A core/v1 Event, as far as it is decoded. Serialised, it holds what the rules read and nothing else.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
+#[schemars(rename = "Event")]
 pub struct EventObject {
     /// Standard metadata.
+    #[serde(serialize_with = "metadata::serialize")]
+    #[schemars(with = "Metadata<'_>")]
     pub metadata: ObjectMeta,
+    #[serde(skip_serializing_if = "Option::is_none")]
     involved_object: Option<Reference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_timestamp: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     event_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Series>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reporting_component: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reporting_instance: Option<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "InvolvedObject")]
 struct Reference {
+    #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Series {
+    #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_observed_time: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Source {
+    #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
 }
 

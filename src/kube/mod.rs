@@ -6,8 +6,10 @@
 mod client;
 mod count;
 mod event;
+mod exec;
 mod guard;
 mod labels;
+mod lister;
 mod pod;
 mod reader;
 mod store;
@@ -15,7 +17,9 @@ mod watch;
 
 pub use client::{ClientOptions, ConnectError, WatchOpened, connect};
 pub use event::EventObject;
+pub use exec::{ExecError, ExecOutcome, exec};
 pub use labels::{LabelError, LabelMatch};
+pub use lister::{ListScope, MalformedPod};
 pub use pod::PodObject;
 pub use reader::{DeleteOutcome, Reader};
 pub use store::{PodStore, Tracked};

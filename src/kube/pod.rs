@@ -8,83 +8,109 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::domain::{Containers, Controller, IdError, OvnAddress, Phase, Pod, PodName, parse_ip};
+use crate::metadata::{self, Metadata};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const VM_LABELS: [&str; 2] = ["kubevirt.io/vm", "vm.kubevirt.io/name"];
 /// The condition's name since Kubernetes 1.28, and before.
 const SANDBOX_CONDITIONS: [&str; 2] = ["PodReadyToStartContainers", "PodHasNetwork"];
 
-/// A core/v1 Pod, as far as it is decoded.
-#[derive(Debug, Clone, Default, Deserialize)]
+/// A core/v1 Pod, as far as it is decoded. Serialised, it holds what the rules read and nothing else.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Pod")]
 pub struct PodObject {
     /// Standard metadata.
-    #[serde(default)]
+    #[serde(default, serialize_with = "metadata::serialize")]
+    #[schemars(with = "Metadata<'_>")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     spec: Option<Spec>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PodSpec")]
 struct Spec {
+    #[serde(skip_serializing_if = "Option::is_none")]
     node_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     host_network: Option<bool>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "PodStatus")]
 struct Status {
+    #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
-    #[serde(rename = "podIP")]
+    #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
     pod_ip: Option<String>,
-    #[serde(rename = "podIPs")]
+    #[serde(rename = "podIPs", skip_serializing_if = "Option::is_none")]
     pod_ips: Option<Vec<PodIp>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     start_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     conditions: Option<Vec<Condition>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     container_statuses: Option<Vec<ContainerStatus>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     init_container_statuses: Option<Vec<ContainerStatus>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     ephemeral_container_statuses: Option<Vec<ContainerStatus>>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct PodIp {
+    #[serde(skip_serializing_if = "Option::is_none")]
     ip: Option<String>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Condition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ContainerStatus {
     #[serde(default)]
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<ContainerState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_state: Option<ContainerState>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     restart_count: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     started: Option<bool>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct ContainerState {
+    #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<Running>,
-    terminated: Option<serde::de::IgnoredAny>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    terminated: Option<Terminated>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Running {
+    #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<Timestamp>,
 }
+
+/// That a container has ended is read, how it ended is not.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+struct Terminated {}
 
 impl Resource for PodObject {
     type DynamicType = ();
@@ -160,6 +186,19 @@ impl PodObject {
                 .collect(),
             ovn: annotations.map(ovn_address).unwrap_or_default(),
         })
+    }
+
+    /// Drops what no rule reads: a list of all pods of a large cluster has to stay small.
+    pub fn prune(&mut self) {
+        metadata::prune(&mut self.metadata);
+        if let Some(conditions) = self.status.as_mut().and_then(|status| status.conditions.as_mut()) {
+            conditions.retain(|condition| SANDBOX_CONDITIONS.contains(&condition.kind.as_str()));
+        }
+    }
+
+    /// The first address that it lists, where that is one.
+    pub fn first_ip(&self) -> Option<std::net::IpAddr> {
+        self.status.as_ref()?.ips().0.first().copied()
     }
 
     /// When the container of this name started, or the latest of all that run where none has the name.

@@ -17,7 +17,7 @@ use crate::domain::{Events, NodeName, Pod, PodName, PodUid, Read, ReadFailure, U
 
 const PAGE: u32 = 50;
 /// Objects a list is read up to: beyond this it counts as unreadable, so that no answer can exhaust the memory.
-const MOST: usize = 200_000;
+pub(super) const MOST: usize = 200_000;
 /// Events of one pod are read up to here: whoever may write Events must not exhaust the memory.
 const MOST_EVENTS: usize = 500;
 /// How long it is remembered which resources the cluster serves.
@@ -48,6 +48,11 @@ impl Reader {
     /// `timeout` bounds each request; `store` tells which address family this cluster lists first.
     pub fn new(client: Client, timeout: Duration, store: PodStore) -> Self {
         Self { client, timeout, store, served: Mutex::default() }
+    }
+
+    /// The client beneath, for lists of other scopes.
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     /// One object; `None`: the API server says that there is none of this name. Any other 404 (a proxy's, or that of a
@@ -220,7 +225,7 @@ impl Reader {
         }
     }
 
-    async fn bounded<T>(&self, what: &str, call: impl Future<Output = Result<T, kube::Error>>) -> Read<T> {
+    pub(super) async fn bounded<T>(&self, what: &str, call: impl Future<Output = Result<T, kube::Error>>) -> Read<T> {
         let why = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => describe(&error),
@@ -240,7 +245,7 @@ fn decode_pod(object: &PodObject, what: &str) -> Read<Pod> {
     object.to_domain().map_err(|error| undecodable(what, &error.to_string()))
 }
 
-fn undecodable(what: &str, why: &str) -> Unreadable {
+pub(super) fn undecodable(what: &str, why: &str) -> Unreadable {
     Unreadable { what: what.to_owned(), why: ReadFailure::Undecodable(why.to_owned()) }
 }
 

@@ -69,8 +69,8 @@ pub(crate) fn authorize(shared: &Shared, wish: &Attributes, target: Option<&Targ
     Err(Status::forbidden(target.map(|target| target.resource), name, &why))
 }
 
-/// The answer to a `SelfSubjectAccessReview`.
-pub(crate) fn access_review(shared: &Shared, user: &str, mut review: Value) -> Value {
+/// The answer to a `SelfSubjectAccessReview`, or to a `SubjectAccessReview` where `user` is the one that it names.
+pub(crate) fn access_review(shared: &Shared, kind: &str, user: &str, mut review: Value) -> Value {
     let wish = review.pointer("/spec/resourceAttributes").cloned().unwrap_or_default();
     let field = |name: &str| wish.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let attributes = Attributes {
@@ -87,7 +87,7 @@ pub(crate) fn access_review(shared: &Shared, user: &str, mut review: Value) -> V
         review = json!({});
     }
     review["apiVersion"] = "authorization.k8s.io/v1".into();
-    review["kind"] = "SelfSubjectAccessReview".into();
+    review["kind"] = kind.into();
     if review.get("metadata").is_none() {
         review["metadata"] = json!({});
     }

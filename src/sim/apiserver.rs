@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::api_options::ApiOptions;
 use super::clock::{Clock, lock};
+use super::exec::Executor;
 use super::faults::{Fault, FaultPlan, Injected};
 use super::http::{Answer, Call, Listener, Reset, Server, Service};
 use super::lifecycle::{Author, DeleteOptions, Deletion, Lifecycle};
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub address: SocketAddr,
     pub cut: watch::Sender<u64>,
     pub pulse: Pulse,
+    pub executor: Mutex<Option<Executor>>,
     faults: FaultPlan,
     log: RequestLog,
     server: Mutex<Option<Server>>,
@@ -50,6 +52,7 @@ impl ApiServer {
             address,
             cut: watch::Sender::new(0),
             pulse,
+            executor: Mutex::default(),
             faults: FaultPlan::default(),
             log: RequestLog::default(),
             server: Mutex::default(),
@@ -126,6 +129,11 @@ impl ApiServer {
     /// Takes all faults out.
     pub fn clear_faults(&self) {
         self.0.faults.clear();
+    }
+
+    /// Says what runs in containers from now on; until then `pods/exec` answers 500.
+    pub fn run_in_containers(&self, executor: Executor) {
+        *lock(&self.0.executor) = Some(executor);
     }
 
     /// The requests over HTTP so far.

@@ -16,6 +16,8 @@ use super::agent_state::AgentOptions;
 use super::api_options::ApiOptions;
 use super::apiserver::ApiServer;
 use super::clock::{Clock, Random, lock};
+use super::dbg;
+use super::exec::{ExecReply, Executor};
 use super::ipam::Cidr;
 use super::kubelet::{Kubelet, KubeletOptions};
 use super::lifecycle::Lifecycle;
@@ -149,7 +151,23 @@ impl Cluster {
             let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}, "status": {"phase": "Active"}});
             api.create(&NAMESPACES, object).map_err(io::Error::other)?;
         }
-        Ok(Self(Arc::new(Inner { api, pulse, nodes: Mutex::default(), tasks: Mutex::default() })))
+        let cluster =
+            Self(Arc::new(Inner { api, pulse, nodes: Mutex::default(), tasks: Mutex::default() }));
+        // Weak: the server lives in the cluster.
+        let inner = Arc::downgrade(&cluster.0);
+        cluster.api().run_in_containers(Executor::new(move |request| {
+            let agent = inner.upgrade().and_then(|inner| {
+                let agent = lock(&inner.nodes).get(&request.node).map(|node| node.agent.clone());
+                agent.filter(|_| request.container == "cilium-agent")
+            });
+            Box::pin(async move {
+                match agent {
+                    Some(agent) => dbg::run(agent, request.argv).await,
+                    None => ExecReply::NotStarted("unable to upgrade connection: container not found".to_owned()),
+                }
+            })
+        }));
+        Ok(cluster)
     }
 
     /// The API server's base URL.

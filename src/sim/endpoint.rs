@@ -20,6 +20,13 @@ pub enum AgentVersion {
     V1_20,
 }
 
+impl AgentVersion {
+    /// Whether its command line is called `cilium-dbg`; up to 1.14 it was `cilium`.
+    pub(crate) fn has_dbg(self) -> bool {
+        self != Self::V1_14
+    }
+}
+
 /// Cilium's own endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {

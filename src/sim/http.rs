@@ -21,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::exec::Upgrade;
+
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -43,6 +45,8 @@ pub(crate) struct Call {
     pub query: String,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// For the answer that takes the connection over.
+    pub upgrade: Upgrade,
 }
 
 impl Call {
@@ -159,9 +163,10 @@ async fn accept(listener: Listener, service: Service) {
 }
 
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, service: Service) {
-    let handler = service_fn(move |request: Request<Incoming>| {
+    let handler = service_fn(move |mut request: Request<Incoming>| {
         let service = service.clone();
         async move {
+            let upgrade = Upgrade::new(hyper::upgrade::on(&mut request));
             let (parts, body) = request.into_parts();
             let body = body.collect().await.map_err(|_| Reset)?.to_bytes();
             let path = parts.uri.path().to_owned();
@@ -169,14 +174,16 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, ser
                 return Ok(answer(400, "text/plain; charset=utf-8", "400 Bad Request"));
             }
             let query = parts.uri.query().unwrap_or_default().to_owned();
-            service(Call { method: parts.method, path, query, headers: parts.headers, body }).await
+            let headers = parts.headers;
+            service(Call { method: parts.method, path, query, headers, body, upgrade }).await
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .half_close(true)
         // As Go's server writes them.
         .title_case_headers(true)
-        .serve_connection(TokioIo::new(stream), handler);
+        .serve_connection(TokioIo::new(stream), handler)
+        .with_upgrades();
     // A client that goes away, or a fault that was asked for: both are part of the play.
     let _ = connection.await;
 }

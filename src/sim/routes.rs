@@ -10,16 +10,18 @@ use serde_json::Value;
 
 use super::access::{access_review, attributes, authenticate, authorize};
 use super::apiserver::Shared;
+use super::exec::answer_exec;
 use super::http::{Body, Call, answer, json_line, stream_body};
 use super::paging::{self, Page};
-use super::resource::{RESOURCES, Target, key, parse_path, query_pairs};
+use super::resource::{PODS, RESOURCES, Target, key, parse_path, query_pairs};
 use super::route_writes::{change, create, delete, update};
 use super::selector::Selector;
 use super::status::Status;
 use super::watch::{WatchRequest, shown};
 use super::{discovery, watch};
 
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const OWN_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 /// A failing answer.
 pub(crate) fn refuse(status: &Status) -> Response<Body> {
@@ -54,6 +56,9 @@ pub(crate) fn route(shared: &Shared, call: &Call) -> Response<Body> {
     let Some(target) = target else {
         return other(shared, call, &user);
     };
+    if target.resource == &PODS && target.subresource == "exec" {
+        return answer_exec(shared, &target, call, &query).unwrap_or_else(|status| refuse(&status));
+    }
     if !subresource_served(&target) {
         return refuse(&unserved_subresource(&target));
     }
@@ -84,6 +89,11 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
+    /// All values of a parameter, in order.
+    pub(crate) fn all(&self, name: &str) -> Vec<String> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone()).collect()
+    }
+
     pub(crate) fn flag(&self, name: &str) -> bool {
         // As strconv.ParseBool of the server's parameter codec, where "" after the name counts as true.
         self.0.iter().any(|(key, value)| {
@@ -93,11 +103,16 @@ impl Query {
 }
 
 fn other(shared: &Shared, call: &Call, user: &str) -> Response<Body> {
-    if call.path == ACCESS_REVIEWS && call.method == Method::POST {
-        return match call.json() {
-            Ok(review) => json_line(201, &access_review(shared, user, review)),
-            Err(error) => refuse(&Status::bad_request(error.to_string())),
+    if matches!(call.path.as_str(), OWN_ACCESS_REVIEWS | ACCESS_REVIEWS) && call.method == Method::POST {
+        let review = match call.json() {
+            Ok(review) => review,
+            Err(error) => return refuse(&Status::bad_request(error.to_string())),
         };
+        if call.path == OWN_ACCESS_REVIEWS {
+            return json_line(201, &access_review(shared, "SelfSubjectAccessReview", user, review));
+        }
+        let named = review.pointer("/spec/user").and_then(Value::as_str).unwrap_or_default().to_owned();
+        return json_line(201, &access_review(shared, "SubjectAccessReview", &named, review));
     }
     if matches!(call.path.as_str(), "/healthz" | "/livez" | "/readyz") {
         return answer(200, "text/plain; charset=utf-8", "ok");

@@ -11,6 +11,7 @@
 #![allow(unreachable_pub, reason = "nothing outside uses a test")]
 
 mod harness;
+mod manifests;
 mod outages;
 mod parity;
 mod races;

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use crate::harness::{Node, container_id, endpoint, eventually};
+use crate::harness::{Node, container_id, endpoint};
 
 /// The pod of `owner` is alive: nothing happens until it is not, and then the same daemon heals.
 async fn refused_while_the_owner_lives(node: &Node, owner: &Pod) {
@@ -12,8 +12,8 @@ async fn refused_while_the_owner_lives(node: &Node, owner: &Pod) {
     let (pod, _) = node.waiting_pod("waits", ip).await;
     let daemon = node.healer().await;
     daemon.judged("waits", "live-duplicate").await;
-    let wedges = r#"cilium_leak_healer_wedges{verdict="live-duplicate"}"#;
-    eventually("a wedge in the metrics", async || (daemon.metric(wedges).await > 0.0).then_some(())).await;
+    daemon.metric_reaches(r#"cilium_leak_healer_wedges{verdict="live-duplicate"}"#, 1.0).await;
+    daemon.metric_reaches(r#"cilium_leak_healer_refusals_total{reason="live-duplicate"}"#, 1.0).await;
     assert_eq!(daemon.acts(), Vec::<Value>::new());
     assert_eq!(node.agent.api().holder(ip).await, held);
     node.kubelet.confirm_deleted(owner).await;

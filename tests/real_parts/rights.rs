@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::harness::{Mode, Node, QUICK, Request, Rights, documents, eventually};
+use crate::harness::{Mode, Node, QUICK, Request, Rights, documents};
 
 #[tokio::test]
 async fn observing_changes_nothing() {
@@ -15,10 +16,9 @@ async fn observing_changes_nothing() {
     let (pod, tries) = node.waiting_pod("waits", ip).await;
     let observer = node.daemon(Mode::Observe, Rights::Observe, QUICK).await;
     observer.judged("waits", "stale-endpoint").await;
-    // A second daemon that heals shows that the first one had the time to.
-    let wedges = r#"cilium_leak_healer_wedges{verdict="stale-endpoint"}"#;
-    eventually("a wedge in the metrics", async || (observer.metric(wedges).await > 0.0).then_some(())).await;
+    observer.metric_reaches(r#"cilium_leak_healer_wedges{verdict="stale-endpoint"}"#, 1.0).await;
     assert_eq!(node.agent.api().holder(ip).await, leaked);
+    // A second daemon that heals shows that the first one had the time to.
     let healer = node.healer().await;
     healer.acted("waits", "healed").await;
     node.runs(&pod, ip).await;
@@ -40,7 +40,21 @@ async fn a_missing_right_is_named() {
         .await;
     let told = daemon.not_ready().await;
     assert!(named(&told), "{told}");
-    daemon.stop_refused().await;
+    daemon.stop_without_rights().await;
+}
+
+#[tokio::test]
+async fn a_healer_that_may_not_delete_pods_says_so() {
+    let node = Node::with_ingress().await;
+    let web = node.workload("ReplicaSet", "web").await;
+    let pod = web.pod(None).await;
+    let tries = node.kubelet.keep_trying(&pod, node.ingress_address().await);
+    let daemon = node.daemon(Mode::Heal, Rights::Observe, QUICK).await;
+    let failed = daemon.acted(&pod.name_any(), "failed").await;
+    let reason = failed["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("403") && reason.contains("cannot delete resource"), "{failed}");
+    tries.abort();
+    daemon.stop_without_rights().await;
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn the_endpoint_of_a_deleted_pod_is_disconnected() {
     node.runs(&pod, ip).await;
     tries.await.expect("the kubelet's tries");
     assert_ne!(node.agent.api().holder(ip).await, Some(leaked));
-    assert!((daemon.metric(HEALED).await - 1.0).abs() < f64::EPSILON);
+    daemon.metric_reaches(HEALED, 1.0).await;
     daemon.stop().await;
 }
 
@@ -82,6 +82,18 @@ async fn an_endpoint_that_the_agent_removes_with_clean_up_errors_is_healed_too()
     let daemon = node.healer().await;
     let freed = daemon.acted("waits", "freed").await;
     assert!(freed.to_string().contains("with 1 clean-up error"), "{freed}");
+    daemon.acted("waits", "healed").await;
+    node.runs(&pod, ip).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_ipv6_address_is_freed_too() {
+    let node = Node::new().await;
+    let ip = node.ipv6(0xa50);
+    node.leak("gone", ip).await;
+    let (pod, _) = node.waiting_pod("waits", ip).await;
+    let daemon = node.healer().await;
     daemon.acted("waits", "healed").await;
     node.runs(&pod, ip).await;
     daemon.stop().await;

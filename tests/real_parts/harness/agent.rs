@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 use super::{
     go,
@@ -60,7 +61,7 @@ impl Agent {
         if spec.ingress {
             command.arg("--ingress");
         }
-        self.process = Some(Process::spawn_ready("cilium-agent", &mut command, START).0);
+        self.process = Some(Process::spawn_ready("cilium-agent", &mut command, START));
     }
 
     /// Stops it in good order: the socket goes.
@@ -115,6 +116,19 @@ impl AgentApi {
     /// What the CNI plugin sends once it has an address for the sandbox.
     pub async fn put_endpoint(&self, body: &Value) -> Answer {
         self.call(Method::PUT, "/v1/endpoint/cilium-local:0", Some(body)).await.expect("PUT an endpoint")
+    }
+
+    /// Waits until the endpoint has the identity of its pod: an agent that has not heard of the pod yet gives none.
+    pub async fn labelled(&self, container: &str) {
+        let path = format!("/v1/endpoint/cni-attachment-id:{container}:eth0");
+        for _ in 0..50 {
+            let answer = self.call(Method::GET, &path, None).await.expect("GET an endpoint");
+            if answer.status == 200 && !answer.body.contains("reserved:init") {
+                return;
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+        panic!("the endpoint of {container} never got its pod's labels");
     }
 
     pub async fn delete_endpoint(&self, attachment: &str) -> Answer {

@@ -134,7 +134,7 @@ fn launch(directory: &Path, port: u16, apiserver_args: &[String]) -> Process {
     for arg in apiserver_args {
         command.args(["--apiserver-arg", arg]);
     }
-    Process::spawn_ready("control-plane", &mut command, START).0
+    Process::spawn_ready("control-plane", &mut command, START)
 }
 
 /// A directory of this process's own. Those of earlier processes go; the last run's stay, with their logs.

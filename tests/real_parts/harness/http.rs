@@ -1,15 +1,12 @@
-//! One HTTP/1.1 exchange over a unix socket or TCP, and nothing hidden of the answer.
+//! One HTTP/1.1 exchange over a unix socket, and nothing hidden of the answer.
 
-use std::{io, net::SocketAddr, path::Path};
+use std::{io, path::Path};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{Method, Request, body::Bytes, client::conn::http1, header::CONTENT_TYPE};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, UnixStream},
-};
+use tokio::net::UnixStream;
 
 #[derive(Debug)]
 pub struct Answer {
@@ -30,18 +27,8 @@ pub async fn over_unix(
     path: &str,
     body: Option<&Value>,
 ) -> io::Result<Answer> {
-    exchange(UnixStream::connect(socket).await?, method, path, body).await
-}
-
-pub async fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
-    exchange(TcpStream::connect(address).await?, Method::GET, path, None).await
-}
-
-async fn exchange<S>(stream: S, method: Method, path: &str, body: Option<&Value>) -> io::Result<Answer>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let stream = TokioIo::new(UnixStream::connect(socket).await?);
+    let (mut sender, connection) = http1::handshake(stream).await.map_err(io::Error::other)?;
     tokio::spawn(connection);
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
     if body.is_some() {

@@ -66,6 +66,7 @@ impl Kubelet {
         let container = container_id();
         let answer = self.agent.put_endpoint(&endpoint(pod, &container, ip)).await;
         if answer.status == 201 {
+            self.agent.labelled(&container).await;
             self.run(pod, ip).await;
             return true;
         }

@@ -70,6 +70,17 @@ pub async fn install(client: &Client) {
 
 /// Server-side apply of any object.
 pub async fn apply(client: &Client, document: &Value) -> DynamicObject {
+    patch(client, document, &PatchParams::apply("tests")).await
+}
+
+/// Asks the server what it would say to a file; unknown fields are errors.
+pub async fn dry_run(client: &Client, file: &str) {
+    for document in documents(file) {
+        patch(client, &document, &PatchParams::apply("dry-run").force().dry_run().validation_strict()).await;
+    }
+}
+
+async fn patch(client: &Client, document: &Value, params: &PatchParams) -> DynamicObject {
     let object = DynamicObject::deserialize(document).expect("an object");
     let types = object.types.clone().expect("apiVersion and kind");
     let kind = GroupVersionKind::try_from(&types).expect("a group, version and kind");
@@ -78,8 +89,8 @@ pub async fn apply(client: &Client, document: &Value) -> DynamicObject {
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
         _ => Api::all_with(client.clone(), &resource),
     };
-    let applied = api.patch(&object.name_any(), &PatchParams::apply("tests"), &Patch::Apply(document)).await;
-    applied.unwrap_or_else(|error| panic!("apply {} {}: {error}", types.kind, object.name_any()))
+    let patched = api.patch(&object.name_any(), params, &Patch::Apply(document)).await;
+    patched.unwrap_or_else(|error| panic!("apply {} {}: {error}", types.kind, object.name_any()))
 }
 
 /// A kubeconfig with a token of the account that is bound to the pod, as the kubelet mounts one.

@@ -3,6 +3,8 @@
 mod agent;
 mod api_server;
 mod audit;
+#[path = "../../support/daemon.rs"]
+mod child;
 mod daemon;
 mod envtest;
 mod go;
@@ -23,7 +25,7 @@ pub use self::{
     daemon::{Daemon, Mode, QUICK},
     http::Answer,
     kubelet::{EventForm, container_id},
-    manifests::{Rights, documents},
+    manifests::{Rights, documents, dry_run},
     node::Node,
     wait::{PATIENCE, eventually},
 };

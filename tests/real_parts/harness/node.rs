@@ -10,7 +10,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
 use serde_json::{Value, json};
@@ -62,8 +62,8 @@ impl Node {
         let agent = Agent::start(AgentSpec {
             kubeconfig: server.kubeconfig.clone(),
             node: name.clone(),
-            node_ip: format!("192.168.77.{number}"),
-            pod_cidr: format!("10.244.{number}.0/24"),
+            node_ip: format!("192.168.77.{number},fd00:77::{number}"),
+            pod_cidr: format!("10.244.{number}.0/24,fd00:10:244:{number}::/64"),
             ingress,
         });
         agent.started_long_ago();
@@ -117,9 +117,16 @@ impl Node {
         patched.expect("patch the CiliumNode");
     }
 
+    /// The same of IPv6.
+    pub fn ipv6(&self, host: u16) -> IpAddr {
+        // Written as in the range: the number's decimal digits.
+        format!("fd00:10:244:{}::{host:x}", self.number).parse().expect("an address")
+    }
+
     /// A pod as a template has it, bound to this node.
     pub fn pod_spec(&self) -> Value {
-        json!({"nodeName": self.name, "containers": [{"name": "app", "image": "app"}]})
+        let containers = json!([{"name": "app", "image": "app"}]);
+        json!({"nodeName": self.name, "serviceAccountName": "default", "containers": containers})
     }
 
     pub async fn create_pod(&self, name: &str) -> Pod {
@@ -193,29 +200,36 @@ impl Node {
     }
 
     pub async fn daemon(&self, mode: Mode, rights: Rights, args: &[&str]) -> Daemon {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let name = format!("daemon-{}-{}", self.name, rights.account());
-        let _ = pods.delete(&name, &DeleteParams::default().grace_period(0)).await;
+        let pod = self.daemon_pod(rights);
+        let kubeconfig = self.kubeconfigs.path().join(&pod);
+        fs::write(&kubeconfig, self.kubeconfig(rights).await).expect("write the daemon's kubeconfig");
+        Daemon::start(DaemonSpec {
+            node: &self.name,
+            mode,
+            kubeconfig,
+            agent_directory: self.agent.directory().to_owned(),
+            pod,
+            audit_log: self.audit_log.clone(),
+            args,
+        })
+        .await
+    }
+
+    /// A kubeconfig with the token of a pod on this node whose account has these rights.
+    pub async fn kubeconfig(&self, rights: Rights) -> String {
         let mut spec = self.pod_spec();
         spec["serviceAccountName"] = rights.account().into();
         spec["hostNetwork"] = true.into();
-        let pod: Pod =
-            serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).expect("a pod");
+        let pod = json!({"metadata": {"name": self.daemon_pod(rights)}, "spec": spec});
+        let pod: Pod = serde_json::from_value(pod).expect("a pod");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
         let pod = pods.create(&PostParams::default(), &pod).await.expect("create the daemon's pod");
         self.kubelet.run(&pod, self.address()).await;
-        let kubeconfig = kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), &pod).await;
-        let path = self.kubeconfigs.path().join(&name);
-        fs::write(&path, kubeconfig).expect("write the daemon's kubeconfig");
-        Daemon::start(DaemonSpec {
-            node: self.name.clone(),
-            mode,
-            kubeconfig: path,
-            agent_directory: self.agent.directory().to_owned(),
-            pod: name,
-            audit_log: self.audit_log.clone(),
-            args: args.iter().map(ToString::to_string).collect(),
-        })
-        .await
+        kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), &pod).await
+    }
+
+    fn daemon_pod(&self, rights: Rights) -> String {
+        format!("daemon-{}-{}", self.name, rights.account())
     }
 }
 

@@ -31,7 +31,7 @@ impl Process {
 
     /// Starts a program that would not mind the end of its standard input: a shell minds it for it.
     pub fn spawn_tied(name: &str, program: &Path, args: &[String], log: File) -> Self {
-        let script = r#""$@" </dev/null & child=$!; cat >/dev/null; kill -KILL $child"#;
+        let script = r#""$@" </dev/null & child=$!; cat >/dev/null; kill -KILL $child; wait $child"#;
         let mut command = Command::new("sh");
         command.args(["-c", script, name]).arg(program).args(args);
         let mut shell = Self::spawn(name, command.stdout(Stdio::null()).stderr(log));
@@ -40,7 +40,7 @@ impl Process {
     }
 
     /// Starts a program that says it is ready with one JSON line on standard output.
-    pub fn spawn_ready(name: &str, command: &mut Command, within: Duration) -> (Self, Value) {
+    pub fn spawn_ready(name: &str, command: &mut Command, within: Duration) -> Self {
         let mut process = Self::spawn(name, command.stdout(Stdio::piped()));
         let stdout = process.child.stdout.take().expect("standard output is a pipe");
         let (sender, receiver) = mpsc::channel();
@@ -50,16 +50,9 @@ impl Process {
             let _ = sender.send(line);
         });
         let line = receiver.recv_timeout(within).unwrap_or_default();
-        let ready = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("{name} did not get ready in {within:?}, said {line:?}; see its log"));
-        (process, ready)
-    }
-
-    /// Calls `each` with every line of standard error, from a thread of its own.
-    pub fn on_stderr(&mut self, each: impl FnMut(String) + Send + 'static) {
-        let stderr = self.child.stderr.take().expect("standard error is a pipe");
-        let lines = BufReader::new(stderr).lines().map_while(Result::ok);
-        thread::spawn(move || lines.for_each(each));
+        let ready = serde_json::from_str::<Value>(&line).is_ok();
+        assert!(ready, "{name} did not get ready in {within:?}, said {line:?}; see its log");
+        process
     }
 
     /// Asks with SIGTERM and waits; `None` when it still runs after `within`.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod api;
+mod requests;
 
 use std::collections::BTreeSet;
 
@@ -26,18 +27,30 @@ impl Seen {
         Self { step: step.into(), status: answer.status, content_type: answer.content_type.clone(), body }
     }
 
+    /// Nothing of the body, where nobody relies on the words.
+    fn status(step: impl Into<String>, answer: &Answer) -> Self {
+        Self { body: BTreeSet::new(), ..Self::text(step, answer) }
+    }
+
     /// All fields with their types, and these fields' values.
     fn shape(step: impl Into<String>, answer: &Answer, values: &[&str]) -> Self {
         let Ok(json) = serde_json::from_str::<Value>(&answer.body) else {
             return Self::text(step, answer);
         };
-        let mut body = BTreeSet::new();
-        shape("", &json, &mut body);
+        let mut seen = Self::part(step, answer, values);
+        shape("", &json, &mut seen.body);
+        seen
+    }
+
+    /// These fields alone.
+    fn part(step: impl Into<String>, answer: &Answer, values: &[&str]) -> Self {
+        let mut seen = Self::status(step, answer);
+        let json: Value = serde_json::from_str(&answer.body).unwrap_or_default();
         for pointer in values {
             let value = json.pointer(pointer).map(Value::to_string).unwrap_or_default();
-            body.insert(format!("{pointer} = {}", masked(&value)));
+            seen.body.insert(format!("{pointer} = {}", masked(&value)));
         }
-        Self { step: step.into(), status: answer.status, content_type: answer.content_type.clone(), body }
+        seen
     }
 }
 

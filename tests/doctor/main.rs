@@ -1,0 +1,182 @@
+//! `doctor` through the real binary, on the simulated cluster: what is well, what is missing, how to mend it.
+#![cfg(feature = "sim")]
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "a test")]
+#![allow(missing_docs, unreachable_pub, reason = "nothing outside uses a test")]
+
+#[path = "../scan/cluster.rs"]
+#[allow(dead_code, reason = "the scan's tests use all of it")]
+mod cluster;
+#[path = "../support/daemon.rs"]
+mod daemon;
+#[path = "../scan/run.rs"]
+#[allow(dead_code, reason = "the scan's tests use all of it")]
+mod run;
+
+use cilium_leak_healer::sim::{AgentVersion, Attributes, DAEMON_SETS, PODS};
+use serde_json::{Value, json};
+
+use cluster::{Lab, NODE};
+use daemon::run_to_end;
+
+struct Said {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+async fn doctor(lab: &Lab, args: &[&str]) -> Said {
+    let kubeconfig = lab.kubeconfig();
+    let all: Vec<&str> = ["doctor", "--kubeconfig", &kubeconfig, "--api-timeout", "3s"]
+        .into_iter()
+        .chain(args.iter().copied())
+        .collect();
+    let output = run_to_end(&all, &[]).await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = Said { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) };
+    assert!(!said.err.contains("panicked"), "{}", said.err);
+    said
+}
+
+impl Said {
+    /// The line of a check, in the JSON form.
+    fn check(&self, name: &str) -> Value {
+        let report: Value = serde_json::from_str(&self.out).expect("JSON");
+        let checks = report["checks"].as_array().expect("checks");
+        checks
+            .iter()
+            .find(|it| it["check"] == name)
+            .unwrap_or_else(|| panic!("no {name} in {report:#}"))
+            .clone()
+    }
+
+    fn is(&self, name: &str, level: &str, seen: &str, mend: &str) {
+        let check = self.check(name);
+        assert_eq!(check["level"], level, "{check:#}");
+        assert!(check["seen"].as_str().expect("text").contains(seen), "{check:#}");
+        assert!(check["mend"].as_str().unwrap_or_default().contains(mend), "{check:#}");
+        assert_eq!(level == "ok", check["mend"].is_null(), "what is not ok has its mend: {check:#}");
+    }
+}
+
+/// An agent's pod that is ready, as the kubelet of a real node says.
+fn ready(lab: &Lab) {
+    let name = lab.agent_pod_name();
+    let mut status = lab.agent_pod().expect("a pod")["status"].clone();
+    status["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    lab.cluster.api().patch_status_merge(&PODS, "kube-system", &name, &status).expect("a status");
+}
+
+async fn lab(allows: impl Fn(&Attributes) -> bool + Send + Sync + 'static) -> Lab {
+    let lab = Lab::of(AgentVersion::V1_20, allows).await;
+    ready(&lab);
+    lab
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_well() {
+    let lab = lab(|_| true).await;
+    lab.cluster.api().take_requests();
+    let said = doctor(&lab, &[]).await;
+    assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
+    insta::assert_snapshot!(said.out);
+    let requests = lab.cluster.api().requests();
+    let writes: Vec<_> =
+        requests.iter().filter(|it| it.method != "GET" && !it.path.ends_with("accessreviews")).collect();
+    assert!(writes.is_empty(), "{writes:?}");
+    let all = doctor(&lab, &["-o", "json"]).await;
+    let report: Value = serde_json::from_str(&all.out).expect("JSON");
+    assert_eq!(
+        (&report["kind"], &report["schemaVersion"], &report["healthy"]),
+        (&json!("DoctorReport"), &json!(1), &json!(true))
+    );
+}
+
+#[tokio::test]
+async fn a_missing_right_to_observe_fails_and_is_named() {
+    let lab =
+        lab(|wish| !(wish.resource == "events" && wish.verb == "list" && wish.user == "system:admin")).await;
+    let said = doctor(&lab, &["-o", "json"]).await;
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    said.is("rights for observe", "fail", "the caller lacks: list events", "rbac/observe.yaml");
+    said.is("rights for scan", "ok", "the caller has all", "");
+    let text = doctor(&lab, &[]).await;
+    assert!(text.out.lines().all(|line| line.chars().count() <= 100), "{}", text.out);
+    assert!(text.out.contains("1 fail"), "{}", text.out);
+}
+
+#[tokio::test]
+async fn a_service_account_is_asked_about_by_name() {
+    let account = "system:serviceaccount:cilium-leak-healer:cilium-leak-healer";
+    let lab =
+        lab(move |wish| wish.user != account || (wish.resource != "ciliumnodes" && wish.verb != "delete"))
+            .await;
+    let args = ["--as-service-account", "cilium-leak-healer/cilium-leak-healer", "-o", "json"];
+    let said = doctor(&lab, &args).await;
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    said.is(
+        "rights for observe",
+        "fail",
+        "cilium-leak-healer/cilium-leak-healer lacks: get ciliumnodes.cilium.io",
+        "kubectl apply -f rbac/observe.yaml",
+    );
+    said.is("rights for heal", "warn", "lacks: delete pods", "kubectl apply -f rbac/heal.yaml");
+    // In the mode heal the watchdog needs it.
+    watchdog(&lab, "heal", 3, 3);
+    doctor(&lab, &args).await.is(
+        "rights for heal",
+        "fail",
+        "lacks: delete pods",
+        "kubectl apply -f rbac/heal.yaml",
+    );
+    let wrong = doctor(&lab, &["--as-service-account", "nobody"]).await;
+    assert_eq!(wrong.code, Some(2), "{}", wrong.err);
+    assert!(wrong.err.contains("NAMESPACE/NAME"), "{}", wrong.err);
+}
+
+fn watchdog(lab: &Lab, mode: &str, desired: i32, ready: i32) {
+    let name = "cilium-leak-healer";
+    let set = json!({
+        "metadata": {"name": name, "namespace": name, "labels": {"app.kubernetes.io/name": name}},
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
+            "template": {
+                "metadata": {"labels": {"app.kubernetes.io/name": name}},
+                "spec": {"containers": [{"name": name, "image": name, "env": [{"name": "CILIUM_LEAK_HEALER_MODE", "value": mode}]}]},
+            },
+        },
+        "status": {"currentNumberScheduled": desired, "desiredNumberScheduled": desired, "numberMisscheduled": 0, "numberReady": ready},
+    });
+    lab.cluster.api().create(&DAEMON_SETS, set).expect("a DaemonSet");
+}
+
+#[tokio::test]
+async fn the_watchdog_tells_its_mode_and_how_many_are_ready() {
+    let lab = lab(|_| true).await;
+    doctor(&lab, &["-o", "json"]).await.is("watchdog", "ok", "not installed", "");
+    watchdog(&lab, "heal", 3, 2);
+    let said = doctor(&lab, &["-o", "json"]).await;
+    said.is("watchdog", "warn", "mode heal, 2 of 3 pods ready", "get pods");
+    assert_eq!(said.code, Some(0), "a warning is no failure");
+}
+
+#[tokio::test]
+async fn agents_that_cannot_be_found_or_asked() {
+    let lab = lab(|wish| wish.subresource != "exec").await;
+    let said = doctor(&lab, &["-o", "json"]).await;
+    said.is("agents", "ok", "1 found in kube-system, 1 ready on 1 nodes", "");
+    said.is("agent by exec", "warn", &format!("the agent of {NODE} could not be asked"), "agent-unknown");
+    said.is("rights for scan", "warn", "get pods/exec, create pods/exec", "agent-unknown");
+    said.is("ipam mode", "warn", "cilium-config", "");
+    let said = doctor(&lab, &["--agent-pod-selector", "app=other", "-o", "json"]).await;
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    said.is("agents", "fail", "no pod with the label app=other", "--agent-pod-selector");
+}
+
+#[tokio::test]
+async fn a_dead_server_is_one_line() {
+    let lab = lab(|_| true).await;
+    lab.cluster.api().pause().await;
+    let said = doctor(&lab, &["-o", "json"]).await;
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    said.is("server", "fail", "refused", "kubeconfig");
+}
