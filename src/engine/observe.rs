@@ -120,7 +120,10 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
         obs.endpoints = sources.endpoints(holder, std::slice::from_ref(name)).await;
     }
     // An endpoint's UID that is the pod's settles it; any other one may be adopted, and a slice may know better.
-    let endpoints = obs.endpoints.iter().flatten().flatten().filter(|cep| cep.id == Some(holder.id));
+    let is_holders = |cep: &&CiliumEndpoint| {
+        cep.id == Some(holder.id) && cep.container().is_some() && cep.container() == holder.container()
+    };
+    let endpoints = obs.endpoints.iter().flatten().flatten().filter(is_holders);
     let is_owners = endpoints.flat_map(|cep| &cep.owners).any(|(_, uid)| *uid == owner.uid);
     if !is_owners {
         obs.slices = sources.slices(name).await;

@@ -59,7 +59,8 @@ impl AddressMap {
     pub(super) fn map_network(&self, ip: IpAddr, len: u32) -> IpAddr {
         let mask = |ip: IpAddr| match ip {
             IpAddr::V4(v4) => {
-                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & (u64::MAX << (32 - len.min(32))) as u32))
+                let ones = u32::MAX.checked_shl(32 - len.min(32)).unwrap_or(0);
+                IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits() & ones))
             }
             IpAddr::V6(v6) => {
                 let ones = u128::MAX.checked_shl(128 - len.min(128)).unwrap_or(0);

@@ -7,6 +7,7 @@ mod address;
 mod anonymize;
 mod expect;
 mod field;
+mod fields;
 mod file;
 mod format;
 mod replay;

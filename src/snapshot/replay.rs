@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::format::Snapshot;
+use super::format::{NodeObject, Snapshot};
 use super::report::{Mode, ReportFinding, ScanReport};
 use super::view::View;
 use super::whole::anomalies;
@@ -40,7 +40,7 @@ pub async fn replay(snapshot: &Snapshot, limits: &Limits) -> ScanReport {
 /// All nodes that anything speaks of.
 fn nodes(snapshot: &Snapshot, view: &View<'_>) -> usize {
     let cluster = &snapshot.cluster;
-    let mut names: HashSet<&str> = cluster.nodes.iter().map(|node| node.name()).collect();
+    let mut names: HashSet<&str> = cluster.nodes.iter().map(NodeObject::name).collect();
     if names.is_empty() {
         names.extend(cluster.cilium_nodes.iter().filter_map(|node| node.metadata.name.as_deref()));
         names.extend(view.pods.iter().filter_map(|pod| Some(pod.node.as_ref()?.as_str())));

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::field::{CallName, Resource};
 use super::format::{Agent, Snapshot, Unread};
+use crate::cilium::{CiliumEndpointObject, CiliumEndpointSliceObject};
 use crate::domain::{
     CiliumEndpoint, CiliumNode, EndpointId, Event, Events, Holder, IpamMode, Lookup, NodeName, Pod, PodName,
     Read, ReadFailure, SliceEntry, Unreadable, parse_ip,
@@ -62,13 +63,16 @@ impl<'a> View<'a> {
         for event in cluster.events.iter().filter_map(crate::kube::EventObject::to_domain) {
             view.events.entry(event.object_uid.clone()).or_default().push(event);
         }
-        for endpoint in cluster.cilium_endpoints.iter().flatten().filter_map(|object| object.to_domain()) {
+        for endpoint in cluster.cilium_endpoints.iter().flatten().filter_map(CiliumEndpointObject::to_domain)
+        {
             // The rules look at an endpoint of the holder's number only.
             if let Some(id) = endpoint.id {
                 view.endpoints.entry(id).or_default().push(endpoint);
             }
         }
-        for entry in cluster.cilium_endpoint_slices.iter().flatten().flat_map(|slice| slice.to_domain()) {
+        for entry in
+            cluster.cilium_endpoint_slices.iter().flatten().flat_map(CiliumEndpointSliceObject::to_domain)
+        {
             view.slices.entry(entry.name.clone()).or_default().push(entry);
         }
         for (node, agent) in &snapshot.agents {

@@ -75,7 +75,7 @@ async fn lab(allows: impl Fn(&Attributes) -> bool + Send + Sync + 'static) -> La
 #[tokio::test]
 async fn a_cluster_that_is_well() {
     let lab = lab(|_| true).await;
-    lab.cluster.api().take_requests();
+    drop(lab.cluster.api().take_requests());
     let said = doctor(&lab, &[]).await;
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
     insta::assert_snapshot!(said.out);
@@ -98,7 +98,7 @@ async fn a_missing_right_to_observe_fails_and_is_named() {
     let said = doctor(&lab, &["-o", "json"]).await;
     assert_eq!(said.code, Some(1), "{}", said.out);
     said.is("rights for observe", "fail", "the caller lacks: list events", "rbac/observe.yaml");
-    said.is("rights for scan", "ok", "the caller has all", "");
+    said.is("rights for scan", "ok", "the caller has 4 of 4", "");
     let text = doctor(&lab, &[]).await;
     assert!(text.out.lines().all(|line| line.chars().count() <= 100), "{}", text.out);
     assert!(text.out.contains("1 fail"), "{}", text.out);
@@ -163,7 +163,7 @@ async fn the_watchdog_tells_its_mode_and_how_many_are_ready() {
 async fn agents_that_cannot_be_found_or_asked() {
     let lab = lab(|wish| wish.subresource != "exec").await;
     let said = doctor(&lab, &["-o", "json"]).await;
-    said.is("agents", "ok", "1 found in kube-system, 1 ready on 1 nodes", "");
+    said.is("agents", "ok", "1 found in kube-system, 1 ready, for 1 node", "");
     said.is("agent by exec", "warn", &format!("the agent of {NODE} could not be asked"), "agent-unknown");
     said.is("rights for scan", "warn", "get pods/exec, create pods/exec", "agent-unknown");
     said.is("ipam mode", "warn", "cilium-config", "");

@@ -28,8 +28,8 @@ async fn story(lab: &Lab, target: &str) -> Value {
 async fn a_leak_by_pod_by_name_and_by_address_without_a_write() {
     let lab = Lab::new().await;
     lab.wedge().await;
-    lab.cluster.api().take_requests();
-    lab.node.agent().take_requests();
+    drop(lab.cluster.api().take_requests());
+    drop(lab.node.agent().take_requests());
     for target in ["shop/cart", "cart", "pod/cart", IP] {
         let story = story(&lab, target).await;
         assert_eq!(story["mode"], "live", "{story:#}");

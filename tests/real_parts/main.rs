@@ -1,6 +1,8 @@
 //! The binary against real parts: a kube-apiserver with controllers, and the endpoint API of the real Cilium agent.
 //!
-//! `cargo test --features real-parts`. Both parts are built from `tests/control-plane` and `tests/cilium-agent`.
+//! `cargo test --features real-parts`. Both are built on first use, from `tests/control-plane` and `tests/cilium-agent`;
+//! with `KUBEBUILDER_ASSETS` etcd and kube-apiserver are envtest's. The tests mostly wait: `--test-threads 4` halves the
+//! time, at 200 MB more for each agent.
 #![cfg(feature = "real-parts")]
 #![allow(
     clippy::expect_used,

@@ -159,7 +159,6 @@ async fn hygiene_asks_every_agent() {
     let left = json!({
         "metadata": {
             "namespace": "shop", "name": "gone", "uid": "4a1d2c1e-0000-4000-8000-000000000009", "creationTimestamp": "2026-01-01T00:00:00Z",
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "4a1d2c1e-0000-4000-8000-000000000008"}],
         },
         "status": {"id": 4711, "networking": {"addressing": [{"ipv4": "10.244.1.99"}], "node": "192.168.77.10"}},
     });

@@ -125,7 +125,7 @@ fn rights_for(cluster: &Cluster, purpose: Purpose, check: &'static str, heals: b
     let missing: Vec<String> =
         needed.iter().filter(|(_, seen)| *seen == Ok(false)).map(|(right, _)| right.to_string()).collect();
     if missing.is_empty() {
-        return ok(check, format!("{who} has all {}", needed.len()));
+        return ok(check, format!("{who} has {0} of {0}", needed.len()));
     }
     let seen = format!("{who} lacks: {}", missing.join(", "));
     match (purpose, cluster.account.is_some()) {
@@ -216,7 +216,8 @@ fn agents_ready(cluster: &Cluster, agents: &[AgentPod]) -> Line {
     let spaces: BTreeSet<&str> = agents.iter().map(|agent| agent.namespace.as_str()).collect();
     let spaces: Vec<&str> = spaces.into_iter().collect();
     let nodes = match &cluster.nodes {
-        Ok(nodes) => format!(" on {} nodes", nodes.len()),
+        Ok(nodes) if nodes.len() == 1 => ", for 1 node".to_owned(),
+        Ok(nodes) => format!(", for {} nodes", nodes.len()),
         Err(why) => format!("; nodes could not be listed: {why}"),
     };
     let seen = format!("{} found in {}, {ready} ready{nodes}", agents.len(), spaces.join(", "));

@@ -118,3 +118,44 @@ pub(super) struct Cluster {
     /// `None`: it is not installed.
     pub(super) watchdog: Seen<Option<Watchdog>>,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// `verb resource.group` of each rule in the manifests.
+    fn granted(manifests: &str) -> BTreeSet<String> {
+        let documents =
+            manifests.split("\n---\n").filter_map(|text| serde_saphyr::from_str::<Value>(text).ok());
+        let texts = |value: &Value| -> Vec<String> {
+            value.as_array().into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned)).collect()
+        };
+        let mut granted = BTreeSet::new();
+        for rule in documents.flat_map(|document| document["rules"].as_array().cloned().unwrap_or_default()) {
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        let group = if group.is_empty() { String::new() } else { format!(".{group}") };
+                        granted.insert(format!("{verb} {resource}{group}"));
+                    }
+                }
+            }
+        }
+        granted
+    }
+
+    #[test]
+    fn the_rights_are_those_that_the_manifests_grant() {
+        for (purpose, manifests) in [
+            (Purpose::Observe, include_str!("../../../rbac/observe.yaml")),
+            (Purpose::Heal, include_str!("../../../rbac/heal.yaml")),
+        ] {
+            let needed = RIGHTS.iter().filter(|right| right.purpose == purpose).map(Right::to_string);
+            assert_eq!(granted(manifests), needed.collect(), "{purpose:?}");
+        }
+    }
+}

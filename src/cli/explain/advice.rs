@@ -22,6 +22,8 @@ pub(super) enum When {
     Always,
     /// The wedged pod has a controller that makes it again with another address.
     Movable,
+    /// It has none, or would come back as it is.
+    NotMovable,
     /// Heal mode would act.
     Remedy,
     /// A remedy is withheld.
@@ -65,6 +67,12 @@ const DELETE_WEDGED: Step = Step {
     text: "To help this pod at once, delete it: its controller makes another one, usually with another address. The cause stays.",
     commands: &["kubectl -n {ns} delete pod {pod}"],
     when: When::Movable,
+};
+
+const MAKE_ANEW: Step = Step {
+    text: "Nothing makes this pod again with another address. If you can do without it, delete it and make it anew yourself, with another address.",
+    commands: &[],
+    when: When::NotMovable,
 };
 
 const fn always(text: &'static str, commands: &'static [&'static str]) -> Step {
@@ -128,6 +136,7 @@ const RESERVED_HOLDER: Advice = Advice {
             &[],
         ),
         DELETE_WEDGED,
+        MAKE_ANEW,
     ],
 };
 
@@ -175,6 +184,10 @@ const INSUFFICIENT_EVIDENCE: Advice = Advice {
 
 /// A failure that disputes no single address.
 pub(super) const TWO_ADDRESSES: &str = "A newest failure that names two different addresses disputes none of them: nobody is asked, and nothing is done. Only the rules about time apply besides.";
+
+/// What a person can do where disconnecting is withheld, in one line.
+pub(super) const WITHHELD_PERSON: &str =
+    "do not disconnect by hand: the remedy is withheld, as told above; give the pod another address";
 
 /// What a person can do about it, in one line.
 pub(super) const TWO_ADDRESSES_PERSON: &str =

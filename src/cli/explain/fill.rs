@@ -59,6 +59,7 @@ impl Words<'_> {
         match when {
             When::Always => true,
             When::Movable => self.pod.not_movable().is_none(),
+            When::NotMovable => self.pod.not_movable().is_some(),
             When::Remedy => self.finding.is_some_and(|finding| finding.remedy != Remedy::None),
             When::Withheld => self.finding.is_some_and(|finding| finding.withheld.is_some()),
         }

@@ -414,7 +414,13 @@ fn names_two(finding: &Finding) -> bool {
 }
 
 fn in_short(finding: &Finding) -> &'static str {
-    if names_two(finding) { advice::TWO_ADDRESSES_PERSON } else { advice::of_verdict(finding.verdict).person }
+    if names_two(finding) {
+        advice::TWO_ADDRESSES_PERSON
+    } else if finding.verdict == Verdict::StaleEndpoint && finding.withheld.is_some() {
+        advice::WITHHELD_PERSON
+    } else {
+        advice::of_verdict(finding.verdict).person
+    }
 }
 
 fn check_line(evidence: &Evidence) -> CheckLine {

@@ -71,7 +71,7 @@ fn equal_things_stay_equal() {
         pods.iter()
             .all(|pod| { pod.node.as_ref().is_none_or(|node| snapshot.agents.contains_key(node.as_str())) })
     );
-    let events = snapshot.cluster.events.iter().filter_map(|event| event.to_domain());
+    let events = snapshot.cluster.events.iter().filter_map(crate::kube::EventObject::to_domain);
     for event in events {
         assert!(pods.iter().any(|pod| pod.uid.as_str() == event.object_uid), "an Event lost its pod");
     }

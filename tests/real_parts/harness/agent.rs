@@ -22,7 +22,7 @@ use super::{
     process::Process,
 };
 
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 const STOP: Duration = Duration::from_secs(15);
 
 /// What a node's agent is started with.
@@ -72,7 +72,7 @@ impl Agent {
 
     /// The daemon takes the time of the socket for the start of the agent: this moves it back.
     pub fn started_long_ago(&self) {
-        self.started(SystemTime::now() - Duration::from_secs(600));
+        self.started(SystemTime::now() - Duration::from_mins(10));
     }
 
     pub fn started_now(&self) {

@@ -26,7 +26,7 @@ use super::{
     say,
 };
 
-const START: Duration = Duration::from_secs(120);
+const START: Duration = Duration::from_mins(2);
 
 /// Requests of service accounts of the daemon's namespace, with their outcome; nobody else's.
 const AUDIT_POLICY: &str = r#"{
