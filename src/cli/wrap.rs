@@ -85,15 +85,13 @@ fn shell_words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let (mut start, mut quote) = (0, None);
     for (at, c) in command.char_indices() {
-        match (quote, c) {
-            (Some(open), c) if c == open => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(c),
-            (None, ' ') => {
-                words.push(&command[start..at]);
-                start = at + 1;
-            }
-            (None, _) => {}
+        if let Some(open) = quote {
+            quote = Some(open).filter(|open| *open != c);
+        } else if matches!(c, '"' | '\'') {
+            quote = Some(c);
+        } else if c == ' ' {
+            words.push(&command[start..at]);
+            start = at + 1;
         }
     }
     words.push(&command[start..]);

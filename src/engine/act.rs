@@ -129,7 +129,8 @@ async fn verify(live: &Live, target: &DisconnectTarget, ip: IpAddr, note: String
 }
 
 /// Where Cilium itself allocates, a disconnect frees the address in its IPAM as well: if at this instant another pod
-/// than the holder's has it there, that pod would lose it.
+/// than the holder's has it there, that pod would lose it. The agent collects this list every 5 s (1.20), so it can be
+/// that old: it tells of an allocation that lasts, and the fresh reads before tell of the rest.
 async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> Result<(), String> {
     let config =
         live.config().await.map_err(|why| format!("the agent's configuration could not be read: {why}"))?;

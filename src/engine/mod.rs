@@ -46,6 +46,8 @@ pub struct Engine {
     tell: Teller,
     started: Instant,
     next_agent_check: Instant,
+    /// The store's count of pods that went or ended, as last seen.
+    ended: u64,
 }
 
 impl Engine {
@@ -63,6 +65,7 @@ impl Engine {
             tell,
             started: now,
             next_agent_check: now,
+            ended: 0,
         }
     }
 
@@ -107,10 +110,14 @@ impl Engine {
             let waited = Timestamp::now().duration_since(tracked.pod.started.unwrap_or(since).min(since));
             let delay =
                 self.options.event_delay.saturating_sub(Duration::try_from(waited).unwrap_or_default());
-            let tell = &mut self.tell;
+            let (tell, name) = (&mut self.tell, tracked.pod.name);
             self.wedges
                 .entry(tracked.pod.uid)
-                .or_insert_with(|| Wedge::new(tell.correlation_id(), since, now + delay));
+                .or_insert_with(|| Wedge::new(tell.correlation_id(), name, since, now + delay));
+        }
+        let ended = self.live.store.ended();
+        if std::mem::replace(&mut self.ended, ended) != ended {
+            self.wedges.values_mut().for_each(|wedge| wedge.hurry(now));
         }
         let gone: Vec<PodUid> = self.wedges.keys().filter(|uid| !self.still_waits(uid)).cloned().collect();
         for uid in gone {

@@ -71,7 +71,7 @@ impl Teller {
         }
         wedge.held_back = Some(why.to_owned());
         tracing::info!(
-            node = %self.node, mode = self.mode.as_str(), ip = grounds.ip.map(tracing::field::display),
+            pod = %wedge.pod, node = %self.node, mode = self.mode.as_str(), ip = grounds.ip.map(tracing::field::display),
             remedy = grounds.remedy.as_str(), target = target_of(&grounds.remedy), reason = why,
             correlation_id = wedge.correlation_id, "held back"
         );
@@ -80,26 +80,32 @@ impl Teller {
     /// An act begins.
     pub(super) fn acting(&self, wedge: &Wedge, grounds: &Grounds) {
         tracing::warn!(
-            node = %self.node, ip = grounds.ip.map(tracing::field::display), remedy = grounds.remedy.as_str(),
+            pod = %wedge.pod, node = %self.node, ip = grounds.ip.map(tracing::field::display), remedy = grounds.remedy.as_str(),
             target = target_of(&grounds.remedy), correlation_id = wedge.correlation_id, "acting"
         );
     }
 
     /// An act came to an end, or to a step of it.
     pub(super) fn acted(&self, wedge: &Wedge, kind: ActKind, outcome: &'static str, note: &str) {
-        tracing::warn!(node = %self.node, remedy = kind.as_str(), outcome, reason = note, correlation_id = wedge.correlation_id, "acted");
+        tracing::warn!(
+            pod = %wedge.pod, node = %self.node, remedy = kind.as_str(), outcome, reason = note,
+            correlation_id = wedge.correlation_id, "acted"
+        );
     }
 
     /// A pod that was told about waits no more.
     pub(super) fn over(&self, wedge: &Wedge, why: &str) {
         if wedge.told.as_ref().is_some_and(|told| told.verdict.is_some()) {
-            tracing::info!(node = %self.node, reason = why, correlation_id = wedge.correlation_id, "over");
+            tracing::info!(pod = %wedge.pod, node = %self.node, reason = why, correlation_id = wedge.correlation_id, "over");
         }
     }
 
     /// A judgement took longer than it may.
     pub(super) fn too_slow(&self, wedge: &Wedge, limit: Duration) {
-        tracing::warn!(node = %self.node, limit_seconds = limit.as_secs(), correlation_id = wedge.correlation_id, "no judgement in time");
+        tracing::warn!(
+            pod = %wedge.pod, node = %self.node, limit_seconds = limit.as_secs(),
+            correlation_id = wedge.correlation_id, "no judgement in time"
+        );
     }
 
     /// Whether the agent can be reached; told when it changes.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::options::EngineOptions;
 use crate::domain::{
-    DisconnectTarget, Finding, Judgement, Observation, Pod, PodUid, Proof, Remedy, Verdict, Withheld,
+    DisconnectTarget, Finding, Judgement, Observation, Pod, PodName, PodUid, Proof, Remedy, Verdict, Withheld,
 };
 
 /// What two judgements must agree on, and what must still be so right before acting.
@@ -93,8 +93,12 @@ pub(super) enum Next {
 pub(super) struct Wedge {
     /// Names all that is told about this wedge.
     pub correlation_id: String,
+    /// The pod, for people.
+    pub pod: PodName,
     /// Since when the pod waits.
     pub since: Timestamp,
+    /// When it was looked at last.
+    pub looked: Option<Instant>,
     /// When to look again.
     pub due: Instant,
     /// Where the machine stands.
@@ -113,10 +117,12 @@ pub(super) struct Wedge {
 
 impl Wedge {
     /// A pod that was seen waiting.
-    pub(super) fn new(correlation_id: String, since: Timestamp, due: Instant) -> Self {
+    pub(super) fn new(correlation_id: String, pod: PodName, since: Timestamp, due: Instant) -> Self {
         Self {
             correlation_id,
+            pod,
             since,
+            looked: None,
             due,
             stage: Stage::Watching,
             told: None,
@@ -137,6 +143,7 @@ impl Wedge {
         grounds: Option<Grounds>,
         options: &EngineOptions,
     ) -> Next {
+        self.looked = Some(now);
         let Some(finding) = judgement.finding() else {
             self.stage = Stage::Watching;
             self.due = now + quiet_delay(self.quiet_looks);
@@ -179,6 +186,15 @@ impl Wedge {
         self.due = now + self.silences.next().unwrap_or(MOST_PATIENCE);
     }
 
+    /// A pod of this node is gone or has ended: it may be the owner that was alive so far. Look soon, not in a rush.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        let was_alive = self.told.as_ref().is_some_and(|told| told.verdict == Some(Verdict::LiveDuplicate));
+        if was_alive {
+            let soon = self.looked.map_or(now, |looked| looked + LEAST_PAUSE);
+            self.due = self.due.min(soon.max(now));
+        }
+    }
+
     /// Nothing was done, because something had changed: look anew at once, after the third time later and later.
     pub(super) fn aborted(&mut self, now: Instant) {
         self.aborts += 1;
@@ -216,6 +232,8 @@ impl Wedge {
 /// A pause between two looks at a wedge that nothing can be done about.
 const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_PATIENCE: Duration = Duration::from_mins(2);
+/// The least pause between two looks at a live duplicate.
+const LEAST_PAUSE: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(1);
 
 /// The pause before a pod's Events are read again: 5 s in its first five minutes, then 15 s, after
@@ -304,7 +322,7 @@ mod tests {
     impl Machine {
         fn new() -> Self {
             let now = Instant::now();
-            Self { wedge: Wedge::new("id".to_owned(), clock(), now), now }
+            Self { wedge: Wedge::new("id".to_owned(), PodName::new("a", "b").unwrap(), clock(), now), now }
         }
 
         fn after(&mut self, seconds: u64) -> &mut Self {
@@ -394,6 +412,23 @@ mod tests {
         let mut machine = Machine::new();
         let delays: Vec<u64> = (0..130).map(|_| machine.nothing().as_secs()).collect();
         assert_eq!((delays[0], delays[59], delays[60], delays[129]), (5, 5, 15, 30));
+    }
+
+    #[test]
+    fn a_live_duplicate_is_looked_at_soon_when_a_pod_ends_and_nothing_else_is() {
+        let mut machine = Machine::new();
+        machine.refused(Verdict::LiveDuplicate, None);
+        let told = |verdict| Told { verdict: Some(verdict), ip: None, remedy: "none", withheld: None };
+        machine.wedge.told = Some(told(Verdict::UnmanagedHolder));
+        machine.after(1);
+        machine.wedge.hurry(machine.now);
+        assert_eq!(machine.wedge.due - machine.now, Duration::from_secs(29));
+        machine.wedge.told = Some(told(Verdict::LiveDuplicate));
+        machine.wedge.hurry(machine.now);
+        assert_eq!(machine.wedge.due - machine.now, Duration::from_secs(4), "5 s after the last look");
+        machine.after(9);
+        machine.wedge.hurry(machine.now);
+        assert!(machine.wedge.due <= machine.now);
     }
 
     #[test]

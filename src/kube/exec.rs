@@ -72,9 +72,11 @@ impl ExecError {
     /// As the domain's unknown; `what` is the command in words a person knows.
     pub fn to_unreadable(&self, what: &str) -> Unreadable {
         let why = match self {
-            Self::Forbidden { status, .. } => {
-                ReadFailure::Status { status: *status, message: self.to_string() }
-            }
+            // Without the server's words, which name the pod: on many nodes it is one and the same trouble.
+            Self::Forbidden { status, namespace, .. } => ReadFailure::Status {
+                status: *status,
+                message: format!("the right to get and create pods/exec in namespace {namespace} is missing"),
+            },
             Self::Status { status, message } => {
                 ReadFailure::Status { status: *status, message: message.clone() }
             }

@@ -35,6 +35,8 @@ struct State {
     /// Pods seen in the list that is being read; they replace `pods` when it is complete.
     listing: Option<HashMap<PodUid, Tracked>>,
     synced: bool,
+    /// How often a pod of this node has gone or ended.
+    ended: u64,
 }
 
 impl Default for PodStore {
@@ -68,6 +70,7 @@ impl PodStore {
         let mut state = self.lock();
         if let Some(listing) = state.listing.take() {
             state.pods = listing;
+            state.ended += 1;
         }
         state.synced = true;
         drop(state);
@@ -77,7 +80,9 @@ impl PodStore {
     /// A pod was added or changed.
     pub fn apply(&self, pod: Pod, agent_started: Option<Option<Timestamp>>, now: Timestamp) {
         let mut state = self.lock();
-        let before = state.pods.get(&pod.uid).and_then(|tracked| tracked.waiting_since);
+        let known = state.pods.get(&pod.uid);
+        let ended = !pod.is_live() && known.is_some_and(|tracked| tracked.pod.is_live());
+        let before = known.and_then(|tracked| tracked.waiting_since);
         let waiting_since = pod.not_waiting().is_none().then(|| before.unwrap_or(now));
         let uid = pod.uid.clone();
         let tracked = Tracked { pod, waiting_since, agent_started };
@@ -85,6 +90,7 @@ impl PodStore {
             Some(listing) => listing.insert(uid, tracked),
             None => state.pods.insert(uid, tracked),
         };
+        state.ended += u64::from(ended);
         let announce = state.listing.is_none();
         drop(state);
         if announce {
@@ -94,13 +100,21 @@ impl PodStore {
 
     /// A pod is gone.
     pub fn remove(&self, uid: &PodUid) {
-        self.lock().pods.remove(uid);
+        let mut state = self.lock();
+        state.pods.remove(uid);
+        state.ended += 1;
+        drop(state);
         self.changed();
     }
 
     /// Whether the first list is complete.
     pub fn is_synced(&self) -> bool {
         self.lock().synced
+    }
+
+    /// A number that grows when a pod of this node goes or ends: an owner may have.
+    pub fn ended(&self) -> u64 {
+        self.lock().ended
     }
 
     /// How many pods there are.

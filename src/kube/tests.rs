@@ -142,6 +142,19 @@ fn a_new_list_replaces_what_was_known_and_keeps_since_when_a_pod_waits() {
     assert_eq!((store.len(), store.waiting()[0].waiting_since), (1, Some(at(0))));
 }
 
+#[test]
+fn pods_that_go_or_end_are_counted() {
+    let store = PodStore::default();
+    store.apply(pod(|_| {}), None, at(0));
+    store.apply(pod(|value| value["status"]["podIP"] = json!("10.0.0.1")), None, at(1));
+    assert_eq!(store.ended(), 0);
+    store.apply(pod(|value| value["status"]["phase"] = json!("Failed")), None, at(2));
+    store.apply(pod(|value| value["status"]["phase"] = json!("Failed")), None, at(3));
+    assert_eq!(store.ended(), 1);
+    store.remove(&"u".parse().unwrap());
+    assert_eq!(store.ended(), 2);
+}
+
 #[rstest]
 #[case::no_agent_pod(&[], None)]
 #[case::one(&[Some(Some(5))], Some(Some(5)))]

@@ -124,7 +124,7 @@ fn well_printed(text: &str) {
         assert!(!line.ends_with(' '), "a blank at the end: {line:?}");
         let copied = line.starts_with("    DELETE /")
             || line.starts_with("    {")
-            || line.trim_start().split_whitespace().count() == 1;
+            || line.split_whitespace().count() == 1;
         assert!(copied || line.chars().count() <= WIDTH, "{} columns: {line}", line.chars().count());
         for word in
             ["{agent-", "{ns}", "{pod}", "{node}", "{ip}", "{owner", "{target}", "{self}", "{registry-id}"]

@@ -84,9 +84,23 @@ fn what_is_ambiguous_names_the_candidates() {
     let (namespace, name) = both[1].split_once('/').expect("two parts");
     let output = run(&["explain", "--from", &from, "-n", namespace, name]);
     assert!(output.status.success() && stdout(&output).starts_with("Pod other/"), "{}", stderr(&output));
+    let output = run(&["explain", "--from", &from, "-n", namespace, "10.244.1.57"]);
+    assert!(output.status.success() && stdout(&output).starts_with("Pod other/"), "{}", stderr(&output));
     let output = run(&["explain", "--from", &from, "-n", namespace, both[0]]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("is not in the namespace other"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_absent_pod_may_be_one_that_could_not_be_read() {
+    let mut snapshot = load(case("stale-owner-gone").as_ref());
+    snapshot["cluster"]["unreadable"] = json!([{"resource": "pods", "namespace": "hidden", "status": 403}]);
+    let file = file(&snapshot);
+    refused(
+        &file.path().display().to_string(),
+        "hidden/pod",
+        &["no pod hidden/pod", "not all pods could be read"],
+    );
 }
 
 #[test]

@@ -47,6 +47,18 @@ fn what_a_cluster_says_does_not_steer_the_terminal() {
 }
 
 #[test]
+fn what_else_was_found_about_the_pod_is_told() {
+    let from = case("running-pod-on-ingress-ip");
+    let snapshot = load(from.as_ref());
+    let expected = &snapshot["expect"]["findings"][0];
+    let pod = expected["subject"].as_str().expect("a subject").strip_prefix("Pod ").expect("a pod");
+    let story = explain_json(&from, pod);
+    assert_eq!(story["wedged"], false, "{story:#}");
+    assert_eq!(story["alsoFound"][0]["verdict"], expected["verdict"], "{story:#}");
+    assert!(stdout(&explain(&from, pod)).contains("Also found: overlapping-ipam"));
+}
+
+#[test]
 fn a_pod_without_node_says_so() {
     let mut snapshot = load(case("stale-owner-gone").as_ref());
     snapshot["cluster"]["pods"][0]["spec"].as_object_mut().expect("a spec").remove("nodeName");

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::seen::{AgentPod, CiliumConfig, Cluster, Purpose, Right, Seen, Served, Watchdog};
+use super::seen::{AgentPod, Cluster, Purpose, Right, Seen, Served, Watchdog};
 use crate::domain::IpamMode;
 
 /// Minor versions of Cilium 1 that the program knows.
@@ -321,14 +321,14 @@ fn reachable(node: &str, told: &Seen<String>) -> Line {
     }
 }
 
-/// As the ConfigMap says, else as an agent does.
+/// As the `ConfigMap` says, else as an agent does.
 fn ipam(cluster: &Cluster) -> Line {
     let by_agent = cluster.told.as_ref().and_then(|(_, told)| told.as_ref().ok());
-    let (mode, chaining) = match (&cluster.config, by_agent) {
-        (Ok(Some(CiliumConfig { ipam: Some(mode), chaining })), _) => (mode.clone(), chaining.clone()),
-        (Ok(Some(CiliumConfig { ipam: None, chaining })), Some(mode)) => (mode.clone(), chaining.clone()),
-        (_, Some(mode)) => (mode.clone(), None),
-        (config, None) => {
+    let by_map = cluster.config.as_ref().ok().and_then(Option::as_ref);
+    let chaining = by_map.and_then(|config| config.chaining.clone());
+    let mode = match (by_map.and_then(|config| config.ipam.as_ref()).or(by_agent), &cluster.config) {
+        (Some(mode), _) => mode.clone(),
+        (None, config) => {
             let why = match config {
                 Ok(Some(_)) => "the ConfigMap cilium-config does not say".to_owned(),
                 Ok(None) => "there is no ConfigMap cilium-config beside the agents".to_owned(),

@@ -82,7 +82,7 @@ pub(super) struct AgentPod {
     pub(super) image: String,
 }
 
-/// What the ConfigMap `cilium-config` says.
+/// What the `ConfigMap` of the agents says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct CiliumConfig {
     pub(super) ipam: Option<String>,

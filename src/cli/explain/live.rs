@@ -4,8 +4,8 @@
 
 use std::net::IpAddr;
 
-use super::pick::{Candidate, Target, pick};
-use super::{disputed, no_node};
+use super::pick::{Target, pick};
+use super::{candidates, disputed, no_node};
 use crate::cli::scan::{OneByOne, Seen};
 use crate::domain::{Pod, Read, Unreadable};
 
@@ -26,9 +26,7 @@ pub(super) async fn seen(
             Vec::new()
         });
     }
-    let candidates: Vec<Candidate<'_>> =
-        pods.iter().zip(&addresses).map(|(pod, disputed)| Candidate { pod, disputed }).collect();
-    let pod = pick(target, &candidates)?.clone();
+    let pod = pick(target, &candidates(&pods, &addresses, namespace))?.clone();
     let node = pod.node.clone().map_or_else(no_node, Ok)?;
     Ok(cluster.observe(&node, pod).await)
 }

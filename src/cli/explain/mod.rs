@@ -1,6 +1,7 @@
 //! `explain`: the story of one wedge, from a cluster or from a snapshot. It reads and prints; it changes nothing.
 
 mod advice;
+mod facts;
 mod fill;
 mod live;
 mod pick;
@@ -19,10 +20,11 @@ use super::scan::{AgentArgs, OneByOne, Seen};
 use super::wrap::clean;
 use crate::domain::{AnomalyKind, Events, Limits, NewestFailure, NodeName, Pod, SandboxEvents, judge};
 use crate::engine::{Sources, observe};
-use crate::snapshot::{ReportFinding, Snapshot, View, replay};
+use crate::snapshot::{ReportFinding, Resource, Snapshot, View, replay};
+use facts::Story;
 use fill::AgentPlace;
 use pick::{Candidate, Target, pick};
-use story::{Story, Told};
+use story::Told;
 
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
@@ -67,7 +69,7 @@ pub(super) async fn explain(args: ExplainArgs, called: &str) -> Result<()> {
     let story = match &args.from {
         Some(from) => {
             let snapshot = Snapshot::load(from)?;
-            let story = of_snapshot(&snapshot, &target, &place, called).await;
+            let story = of_snapshot(&snapshot, &target, args.namespace.as_deref(), &place, called).await;
             story.map_err(|why| anyhow!("{}: {why}", from.display()))?
         }
         None => of_cluster(&args, &target, place, called).await?,
@@ -113,6 +115,7 @@ async fn of_cluster(
 async fn of_snapshot(
     snapshot: &Snapshot,
     target: &Target,
+    namespace: Option<&str>,
     place: &AgentPlace,
     called: &str,
 ) -> Result<Story, String> {
@@ -123,9 +126,10 @@ async fn of_snapshot(
         let node = pod.node.as_ref().unwrap_or(&nowhere);
         addresses.push(disputed(pod, &view.node(node).events(pod).await));
     }
-    let candidates: Vec<Candidate<'_>> =
-        view.pods.iter().zip(&addresses).map(|(pod, disputed)| Candidate { pod, disputed }).collect();
-    let pod = pick(target, &candidates)?;
+    let pod = pick(target, &candidates(&view.pods, &addresses, namespace)).map_err(|why| {
+        let unread = snapshot.cluster.unreadable.iter().any(|it| it.resource == Resource::Pods);
+        if unread { format!("{why}; not all pods could be read when the snapshot was taken") } else { why }
+    })?;
     let node = pod.node.as_ref().unwrap_or(&nowhere);
     let sources = view.node(node);
     let limits = Limits::default();
@@ -158,6 +162,19 @@ fn disputed(pod: &Pod, events: &Events) -> Vec<IpAddr> {
         NewestFailure::Refusal(failure) => failure.addresses,
         NewestFailure::Nothing | NewestFailure::Other(_) | NewestFailure::CameUp(_) => Vec::new(),
     }
+}
+
+/// The pods that may be meant, with the addresses that each waits for.
+fn candidates<'a>(
+    pods: &'a [Pod],
+    addresses: &'a [Vec<IpAddr>],
+    namespace: Option<&str>,
+) -> Vec<Candidate<'a>> {
+    pods.iter()
+        .zip(addresses)
+        .filter(|(pod, _)| namespace.is_none_or(|namespace| pod.name.namespace() == namespace))
+        .map(|(pod, disputed)| Candidate { pod, disputed })
+        .collect()
 }
 
 /// A finding without a wedge that is about the pod, its CiliumEndpoint, or the disputed address.

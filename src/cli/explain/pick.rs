@@ -77,12 +77,12 @@ pub(super) struct Candidate<'a> {
 pub(super) fn pick<'a>(target: &Target, pods: &[Candidate<'a>]) -> Result<&'a Pod, String> {
     match target {
         Target::Pod(name) => one(
-            pods.iter().map(|it| it.pod).filter(|pod| pod.name == *name).collect(),
+            &pods.iter().map(|it| it.pod).filter(|pod| pod.name == *name).collect::<Vec<_>>(),
             &format!("{name} is there more than once"),
         )
         .unwrap_or_else(|| Err(absent(&name.to_string(), name.name(), pods))),
         Target::Name(name) => one(
-            pods.iter().map(|it| it.pod).filter(|pod| pod.name.name() == name).collect(),
+            &pods.iter().map(|it| it.pod).filter(|pod| pod.name.name() == name).collect::<Vec<_>>(),
             &format!("{name} is in more than one namespace"),
         )
         .unwrap_or_else(|| Err(absent(name, name, pods))),
@@ -90,8 +90,8 @@ pub(super) fn pick<'a>(target: &Target, pods: &[Candidate<'a>]) -> Result<&'a Po
     }
 }
 
-fn one<'a>(pods: Vec<&'a Pod>, several: &str) -> Option<Result<&'a Pod, String>> {
-    match pods.as_slice() {
+fn one<'a>(pods: &[&'a Pod], several: &str) -> Option<Result<&'a Pod, String>> {
+    match pods {
         [] => None,
         [pod] => Some(Ok(*pod)),
         _ => Some(Err(format!(
@@ -103,14 +103,14 @@ fn one<'a>(pods: Vec<&'a Pod>, several: &str) -> Option<Result<&'a Pod, String>>
 
 /// A pod that waits for the address comes before one that has it.
 fn by_address<'a>(ip: IpAddr, pods: &[Candidate<'a>]) -> Result<&'a Pod, String> {
-    let waiting = pods.iter().filter(|it| it.disputed.contains(&ip)).map(|it| it.pod).collect();
+    let waiting: Vec<&Pod> = pods.iter().filter(|it| it.disputed.contains(&ip)).map(|it| it.pod).collect();
     let having: Vec<&Pod> =
         pods.iter().map(|it| it.pod).filter(|pod| pod.lists(ip) && !pod.host_network).collect();
     // A pod that has ended keeps its address in its status.
     let live: Vec<&Pod> = having.iter().copied().filter(|pod| pod.is_live()).collect();
     let having = if live.is_empty() { having } else { live };
-    one(waiting, &format!("more than one pod waits for {ip}"))
-        .or_else(|| one(having, &format!("no pod waits for {ip}, and more than one has it")))
+    one(&waiting, &format!("more than one pod waits for {ip}"))
+        .or_else(|| one(&having, &format!("no pod waits for {ip}, and more than one has it")))
         .unwrap_or_else(|| {
             let disputed: Vec<String> = pods
                 .iter()

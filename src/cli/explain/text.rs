@@ -2,7 +2,8 @@
 //!
 //! Must not know: the domain. It prints what is in the story.
 
-use super::story::{Call, FailureFacts, Heal, HolderFacts, Story, clock_time, span};
+use super::facts::{Call, FailureFacts, Heal, HolderFacts, Story};
+use super::story::{clock_time, span};
 use crate::cli::wrap::{clean, wrap, wrap_command};
 
 /// Identity labels shown at most: the rest says little.

@@ -42,6 +42,7 @@ use crate::snapshot::{ScanReport, Snapshot, replay};
 const FOUND: u8 = 2;
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(super) struct ScanArgs {
     /// Only pods of this node.
     #[arg(long, value_name = "NODE")]

@@ -179,7 +179,13 @@ impl Record {
         if !agent.failures.contains(&failure) {
             agent.failures.push(failure);
         }
-        self.notes.on_node(node, &why.to_string());
+        match &why.why {
+            // Whatever was asked, it is the same right.
+            ReadFailure::Status { status: 401 | 403, message } if message.contains("pods/exec") => {
+                self.notes.on_node(node, message);
+            }
+            _ => self.notes.on_node(node, &why.to_string()),
+        }
     }
 
     /// The agent's list was asked for.

@@ -10,6 +10,8 @@ use crate::snapshot::{ReportFinding, ScanReport};
 const GAP: &str = "  ";
 /// A node's name is cut to no less than this, a subject to no less than twice as much.
 const LEAST: usize = 14;
+/// Lines about what could not be read.
+const MOST_UNREAD: usize = 20;
 
 /// How it is printed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -204,7 +206,78 @@ pub(super) fn summary(report: &ScanReport, context: &Context) -> String {
     }
     if !context.unread.is_empty() {
         lines.push("Could not be read, and counts as unknown:".to_owned());
-        lines.extend(context.unread.iter().flat_map(|line| wrap("  - ", line)));
+        lines.extend(context.unread.iter().take(MOST_UNREAD).flat_map(|line| wrap("  - ", line)));
+        if let Some(more) = context.unread.len().checked_sub(MOST_UNREAD).filter(|more| *more > 0) {
+            lines.push(format!("  - and {} more", grouped(more)));
+        }
     }
     lines.iter().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::snapshot::{Mode, ReportSubject};
+
+    fn report(count: usize) -> ScanReport {
+        let finding = |number: usize| ReportFinding {
+            subject: ReportSubject {
+                kind: "Pod".to_owned(),
+                namespace: Some("tenant-observability".to_owned()),
+                name: format!("prometheus-kube-prometheus-stack-prometheus-{number}"),
+                uid: None,
+            },
+            node: Some("ip-10-0-12-34.eu-west-1.compute.internal".to_owned()),
+            ip: Some("2001:db8:1234:5678:9abc:def0:1234:5678".to_owned()),
+            verdict: "insufficient-evidence".to_owned(),
+            remedy: "disconnect-endpoint".to_owned(),
+            target: None,
+            reason: "because\u{1b}[31m of\nthis".to_owned(),
+            evidence: Vec::new(),
+        };
+        let findings = (0..count).map(finding).collect();
+        ScanReport::new(Timestamp::UNIX_EPOCH, Mode::Live, 150_000, 5_000, findings)
+    }
+
+    #[test]
+    fn the_longest_names_fit_into_100_columns() {
+        let text = rows(&report(2), Style { headers: true, ..Style::default() });
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH + 28), "{text}");
+        let ipv4 = text.replace("2001:db8:1234:5678:9abc:def0:1234:5678", "10.244.100.100");
+        assert!(ipv4.lines().all(|line| line.chars().count() <= WIDTH), "{ipv4}");
+        assert!(text.contains('…'), "{text}");
+    }
+
+    #[test]
+    fn wide_cuts_nothing_and_obeys_no_escape() {
+        let text = rows(&report(1), Style { wide: true, ..Style::default() });
+        assert_eq!(text.lines().count(), 1);
+        assert!(
+            text.contains("tenant-observability/prometheus-kube-prometheus-stack-prometheus-0"),
+            "{text}"
+        );
+        assert!(!text.contains('\u{1b}') && text.contains(" of this"), "{text:?}");
+    }
+
+    #[test]
+    fn colours_do_not_move_columns() {
+        let plain = rows(&report(2), Style { headers: true, ..Style::default() });
+        let colour = rows(&report(2), Style { headers: true, colour: true, ..Style::default() });
+        assert_eq!(colour.replace("\u{1b}[31m", "").replace("\u{1b}[0m", ""), plain);
+        assert_ne!(colour, plain);
+    }
+
+    #[test]
+    fn what_could_not_be_read_does_not_bury_the_rest() {
+        let unread = (0..50).map(|number| format!("read {number} failed")).collect();
+        let text = summary(&report(0), &Context { waiting: 0, unread, left_out: Vec::new() });
+        assert!(text.starts_with(
+            "Nothing found. Looked at 150,000 pods on 5,000 nodes; no pod waits for a sandbox.\n"
+        ));
+        assert_eq!(text.lines().count(), 23, "{text}");
+        assert!(text.ends_with("  - and 30 more\n"), "{text}");
+    }
 }
