@@ -196,11 +196,6 @@ impl PodObject {
         }
     }
 
-    /// The first address that it lists, where that is one.
-    pub fn first_ip(&self) -> Option<std::net::IpAddr> {
-        self.status.as_ref()?.ips().0.first().copied()
-    }
-
     /// When the container of this name started, or the latest of all that run where none has the name.
     /// `None`: none of them runs.
     pub fn container_started(&self, container: &str) -> Option<Timestamp> {

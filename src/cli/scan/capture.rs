@@ -3,7 +3,7 @@
 //! It decides nothing: which reads a wedge needs is [`crate::engine::observe`]'s word, and the snapshot is judged by
 //! [`crate::snapshot::replay`]. What was not read must never look as if it was not there.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::{Result, bail};
@@ -46,6 +46,8 @@ pub(super) struct Captured {
     pub(super) notes: Notes,
     /// The pods that were meant by a label selector; `None`: no selector.
     pub(super) selected: Option<HashSet<PodUid>>,
+    /// Pods and nodes that were looked at, where the snapshot has only those of them that matter.
+    pub(super) counts: Option<(usize, usize)>,
     /// What a person should know was not looked at.
     pub(super) left_out: Vec<String>,
 }
@@ -59,13 +61,20 @@ pub(super) async fn capture(
 ) -> Result<Captured> {
     let live = Live::new(reader, Agents::new(reader, client, &options.agents));
     let all = options.whole || options.hygiene;
-    let capture = Capture { live, options, progress, all, events_only_here: Cell::default() };
-    let (selected, (), (), ()) = futures::try_join!(
-        capture.read_pods(),
-        async { Ok(capture.read_events().await) },
-        async { Ok(capture.read_cilium_nodes().await) },
-        async { Ok(capture.read_endpoints().await) },
-    )?;
+    let capture = Capture {
+        live,
+        options,
+        progress,
+        all,
+        seen_pods: Cell::default(),
+        seen_nodes: RefCell::default(),
+        events_only_here: Cell::default(),
+    };
+    // Before the pods: those with an address of Cilium's own are known as they pass by.
+    capture.read_cilium_nodes().await;
+    let (selected, (), ()) =
+        futures::join!(capture.read_pods(), capture.read_events(), capture.read_endpoints());
+    let selected = selected?;
     capture.tell_unread_events();
     if options.hygiene {
         capture.read_agents().await;
@@ -77,15 +86,20 @@ pub(super) async fn capture(
     if !options.hygiene {
         left_out.push("CiliumEndpoints against the agents' own lists (--hygiene)".to_owned());
     }
+    let counts = (!all).then(|| (capture.seen_pods.get(), capture.seen_nodes.borrow().len()));
     let (snapshot, notes) = capture.live.record.into_inner().into_snapshot(now);
-    Ok(Captured { snapshot, notes, selected, left_out })
+    Ok(Captured { snapshot, notes, selected, counts, left_out })
 }
 
 struct Capture<'a> {
     live: Live<'a>,
     options: &'a CaptureOptions,
     progress: &'a Progress,
+    /// Everything is kept. Otherwise of the pods only those that wait, or have an address of Cilium's own: what else a
+    /// wedge needs is read with it, so a cluster of any size fits into the same memory.
     all: bool,
+    seen_pods: Cell<usize>,
+    seen_nodes: RefCell<HashSet<NodeName>>,
     /// Why the Events of other namespaces than the scope's could not be read.
     events_only_here: Cell<Option<ReadFailure>>,
 }
@@ -131,12 +145,25 @@ impl Capture<'_> {
     async fn list_pods(&self, scope: &ListScope) -> Read<()> {
         let mut pods: Vec<PodObject> = Vec::new();
         let mut malformed = Vec::new();
+        let reserved = self.live.record.borrow().reserved();
+        self.seen_pods.set(0);
+        self.seen_nodes.borrow_mut().clear();
         let read = self.live.reader.list_pods(scope, |pod| {
             self.progress.add("pods");
             match pod.and_then(decoded) {
-                Ok((mut pod, _)) => {
-                    pod.prune();
-                    pods.push(pod);
+                Ok((mut object, pod)) => {
+                    self.live.saw(&pod);
+                    self.seen_pods.update(|count| count + 1);
+                    if let Some(node) =
+                        pod.node.as_ref().filter(|node| !self.seen_nodes.borrow().contains(*node))
+                    {
+                        self.seen_nodes.borrow_mut().insert(node.clone());
+                    }
+                    let waits = pod.node.is_some() && pod.not_waiting().is_none();
+                    if self.all || waits || pod.ips.iter().any(|ip| reserved.contains(ip)) {
+                        object.prune();
+                        pods.push(object);
+                    }
                 }
                 Err(bad) => malformed.push(bad),
             }

@@ -1,6 +1,6 @@
 //! The live sources of a decision, each answer written down as it comes: what is recorded is what was judged.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -30,6 +30,8 @@ pub(super) struct Live<'a> {
     lookups: RefCell<HashMap<(NodeName, IpAddr), Lookup>>,
     modes: RefCell<HashMap<NodeName, Read<IpamMode>>>,
     slices: OnceCell<Read<()>>,
+    /// Some pod lists an IPv4 address first, some pod an IPv6 address.
+    first_families: Cell<(bool, bool)>,
 }
 
 /// One node's part of it.
@@ -51,6 +53,7 @@ impl<'a> Live<'a> {
             lookups: RefCell::default(),
             modes: RefCell::default(),
             slices: OnceCell::new(),
+            first_families: Cell::default(),
         }
     }
 
@@ -155,12 +158,17 @@ impl<'a> Live<'a> {
             .collect())
     }
 
-    /// Whether each recorded pod lists an address of this family first: the API server selects by the first one only.
+    /// Whether each pod of the overview lists an address of this family first: the API server selects by the first one only.
     fn is_first_family(&self, ip: IpAddr) -> bool {
-        let record = self.record.borrow();
-        let firsts = record.pods().iter().filter_map(PodObject::first_ip);
-        let mut firsts = firsts.peekable();
-        firsts.peek().is_some() && firsts.all(|first| first.is_ipv4() == ip.is_ipv4())
+        let (v4, v6) = self.first_families.get();
+        if ip.is_ipv4() { v4 && !v6 } else { v6 && !v4 }
+    }
+
+    /// A pod of the overview: its first address tells which family the cluster lists first.
+    pub(super) fn saw(&self, pod: &Pod) {
+        if let Some(first) = pod.ips.first() {
+            self.first_families.update(|(v4, v6)| (v4 || first.is_ipv4(), v6 || first.is_ipv6()));
+        }
     }
 }
 

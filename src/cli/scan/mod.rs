@@ -205,8 +205,12 @@ async fn once(args: &ScanArgs, reader: &Reader, client: &Client) -> Result<Scann
     let progress = Progress::new(true);
     let captured = capture(reader, client.clone(), &options, &progress).await;
     progress.end();
-    let Captured { snapshot, notes, selected, left_out } = captured?;
-    let scanned = judge(args, &snapshot, notes, selected.as_ref(), left_out, true).await;
+    let Captured { snapshot, notes, selected, counts, left_out } = captured?;
+    let mut scanned = judge(args, &snapshot, notes, selected.as_ref(), left_out, true).await;
+    if let Some((pods, nodes)) = counts {
+        let summary = &mut scanned.report.summary;
+        (summary.pods, summary.nodes) = (pods, nodes);
+    }
     let blind = snapshot
         .cluster
         .unreadable

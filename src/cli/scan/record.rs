@@ -1,6 +1,7 @@
 //! What a scan has read so far: a snapshot that grows. A later read of a thing replaces an earlier one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
@@ -102,6 +103,12 @@ impl Record {
 
     pub(super) fn remove_cilium_node(&mut self, name: &str) {
         remove(&mut self.cilium_nodes, ("", name), |node| &node.metadata);
+    }
+
+    /// All addresses that Cilium uses itself.
+    pub(super) fn reserved(&self) -> HashSet<IpAddr> {
+        let nodes = self.cilium_nodes.iter().filter_map(|node| node.to_domain().ok());
+        nodes.flat_map(|node| node.reserved).map(|(_, ip)| ip).collect()
     }
 
     /// Names of the nodes that have a CiliumNode.
