@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 const SIZES: [u32; 3] = [30, 110, 250];
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 fn main() {
     // `cargo bench` passes flags for the standard harness.
@@ -61,8 +61,8 @@ async fn measure(binary: &Path, pods: u32) {
     }
     let pid = daemon.id().expect("a process");
     let (cpu, first) = (cpu_millis(pid), status(pid, "VmRSS"));
-    cluster.api().take_requests();
-    node.agent().take_requests();
+    drop(cluster.api().take_requests());
+    drop(node.agent().take_requests());
     tokio::time::sleep(IDLE).await;
     let (requests, calls) = (cluster.api().take_requests().len(), node.agent().take_requests().len());
     let resident = first.max(status(pid, "VmRSS"));

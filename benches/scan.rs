@@ -74,6 +74,7 @@ fn measure(name: &str, binary: &Path, args: &[&str]) {
         if let Some(ended) = child.try_wait().expect("a process") {
             break ended;
         }
+        #[expect(clippy::disallowed_methods, reason = "no runtime: it samples another process")]
         std::thread::sleep(Duration::from_millis(5));
     };
     let report: Value = serde_json::from_str(&reading.join().expect("a thread")).expect("a report");

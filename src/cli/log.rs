@@ -24,10 +24,17 @@ enum LogFormat {
     Json,
 }
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// The crates below log each failed request; what matters of that is told by the engine.
 const QUIET: &str = "kube=off,kube_client=off,kube_runtime=off,hyper=warn,tower=warn";
 
 fn filter(text: &str) -> Result<String, String> {
+    // A word that is no level would be taken for the name of a crate, and silence all others.
+    let is_level = |word: &str| LEVELS.iter().any(|level| word.eq_ignore_ascii_case(level));
+    if let Some(word) = text.split(',').find(|part| !part.contains('=') && !is_level(part.trim())) {
+        return Err(format!("{word:?} is no level: give one of {}, or CRATE=LEVEL", LEVELS.join(", ")));
+    }
     let parsed: Result<EnvFilter, ParseError> = text.parse();
     parsed.map(|_| text.to_owned()).map_err(|error| format!("{text:?} is no log filter: {error}"))
 }

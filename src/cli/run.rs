@@ -78,6 +78,7 @@ enum RemedyArg {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Cilium agent")]
+#[expect(clippy::struct_field_names, reason = "the fields name their flags")]
 struct AgentArgs {
     /// Directory of the agent's cilium.sock. Mount the directory: the agent makes the socket anew at each start.
     #[arg(
@@ -320,7 +321,7 @@ impl WatchReport {
         match &state {
             Ok(()) => tracing::info!(node = %self.node, "watching the pods of this node"),
             Err(why) => {
-                tracing::warn!(node = %self.node, reason = why, "the watch on pods does not work; it is tried again")
+                tracing::warn!(node = %self.node, reason = why, "the watch on pods does not work; it is tried again");
             }
         }
         *last = Some(state);

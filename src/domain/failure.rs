@@ -109,7 +109,9 @@ impl<'a> SandboxEvents<'a> {
                 Refusal::Of(ip) => push_new(&mut addresses, ip),
                 Refusal::Several(several) => several.into_iter().for_each(|ip| push_new(&mut addresses, ip)),
             }
-            sandbox_ids(&event.message).into_iter().for_each(|id| push_new(&mut sandboxes, id));
+            for id in sandbox_ids(&event.message) {
+                push_new(&mut sandboxes, id);
+            }
         }
         let older = self.failures.iter().filter(|event| event.at.is_some() && event.at < at);
         NewestFailure::Refusal(Failure {

@@ -195,7 +195,7 @@ pub fn canonical_ip(ip: IpAddr) -> String {
     ip.to_string()
 }
 
-/// Whether the address is link-local (169.254.0.0/16, fe80::/10): it says nothing about whose it is.
+/// Whether the address is link-local (`169.254.0.0/16`, `fe80::/10`): it says nothing about whose it is.
 pub fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => Ipv4Addr::is_link_local(&v4),

@@ -11,7 +11,7 @@ use super::observe::{Sources, observe};
 use super::options::EngineOptions;
 use super::wedge::Grounds;
 use crate::cilium::{Allocations, CallError, Disconnected};
-use crate::domain::{DisconnectTarget, Lookup, Observation, Remedy, judge};
+use crate::domain::{DisconnectTarget, IpamMode, Lookup, Observation, Remedy, judge};
 use crate::kube::DeleteOutcome;
 
 /// What an act came to.
@@ -134,7 +134,7 @@ async fn verify(live: &Live, target: &DisconnectTarget, ip: IpAddr, note: String
 async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> Result<(), String> {
     let config =
         live.config().await.map_err(|why| format!("the agent's configuration could not be read: {why}"))?;
-    if config.ipam_mode.as_ref().is_some_and(|mode| mode.is_delegated()) {
+    if config.ipam_mode.as_ref().is_some_and(IpamMode::is_delegated) {
         return Ok(());
     }
     let allocations = live

@@ -13,7 +13,7 @@ use crate::domain::{
     CiliumEndpoint, CiliumNode, Events, Holder, IpamMode, Lookup, NodeName, Pod, PodName, Read, ReadFailure,
     SliceEntry, Unreadable,
 };
-use crate::kube::{PodStore, Reader};
+use crate::kube::{AgentStart, PodStore, Reader};
 
 /// The parts of one node's cluster.
 pub struct Live {
@@ -53,9 +53,10 @@ impl Live {
     /// The later of the socket's time and the start of the agent's container, where its pod is known here.
     fn start(&self) -> Option<Timestamp> {
         let socket = self.agent.started().ok()?;
-        match self.store.agent_started() {
+        match self.store.agent_start() {
             None => Some(socket),
-            Some(container) => container.map(|container| container.max(socket)),
+            Some(AgentStart::Since(container)) => Some(container.max(socket)),
+            Some(AgentStart::Stopped) => None,
         }
     }
 }

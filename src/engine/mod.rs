@@ -81,7 +81,8 @@ impl Engine {
             }
             self.check_agent().await;
             if let Some(uid) = self.most_due() {
-                self.look(&uid, &stop).await;
+                // On the heap: a look is large, and most of the time there is none.
+                Box::pin(self.look(&uid, &stop)).await;
                 continue;
             }
             let next =

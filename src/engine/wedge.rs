@@ -279,8 +279,8 @@ mod tests {
             startup_quiet: Duration::ZERO,
             confirm_gap: Duration::from_secs(2),
             event_delay: Duration::from_secs(3),
-            verify_timeout: Duration::from_secs(60),
-            judge_timeout: Duration::from_secs(60),
+            verify_timeout: Duration::from_mins(1),
+            judge_timeout: Duration::from_mins(1),
         }
     }
 
@@ -394,7 +394,7 @@ mod tests {
         let mut machine = Machine::new();
         let in_3_s = clock() + Duration::from_secs(3);
         assert_eq!(machine.refused(Verdict::Settling, Some(in_3_s)), Duration::from_secs(3));
-        let in_an_hour = clock() + Duration::from_secs(3600);
+        let in_an_hour = clock() + Duration::from_hours(1);
         assert_eq!(machine.refused(Verdict::Settling, Some(in_an_hour)), Duration::from_secs(10));
         assert_eq!(machine.refused(Verdict::LiveDuplicate, None), Duration::from_secs(30));
     }

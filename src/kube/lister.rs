@@ -41,10 +41,10 @@ impl ListScope {
     fn what(&self, plural: &str) -> String {
         let mut what = format!("LIST {plural}");
         if let Some(namespace) = &self.namespace {
-            what.push_str(&format!(" in {namespace}"));
+            what.extend([" in ", namespace]);
         }
         for selector in [&self.fields, &self.labels].into_iter().filter(|selector| !selector.is_empty()) {
-            what.push_str(&format!(" {selector}"));
+            what.extend([" ", selector]);
         }
         what
     }

@@ -22,7 +22,7 @@ pub use labels::{LabelError, LabelMatch};
 pub use lister::{ListScope, MalformedPod};
 pub use pod::PodObject;
 pub use reader::{DeleteOutcome, Reader};
-pub use store::{PodStore, Tracked};
+pub use store::{AgentStart, PodStore, Tracked};
 pub use watch::{WatchOptions, watch_pods};
 
 #[cfg(test)]

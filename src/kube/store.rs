@@ -11,6 +11,15 @@ use tokio::sync::watch;
 
 use crate::domain::{Pod, PodUid};
 
+/// Since when the agent's container runs, by its pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentStart {
+    /// It does not run.
+    Stopped,
+    /// It runs since then.
+    Since(Timestamp),
+}
+
 /// A pod with what its watch adds.
 #[derive(Debug, Clone)]
 pub struct Tracked {
@@ -18,8 +27,8 @@ pub struct Tracked {
     pub pod: Pod,
     /// Since when it waits for a sandbox, as this process saw it; `None`: it does not wait.
     pub waiting_since: Option<Timestamp>,
-    /// The pod is the agent's: when its container started (inner `None`: it does not run).
-    pub agent_started: Option<Option<Timestamp>>,
+    /// Set where the pod is the agent's.
+    pub agent: Option<AgentStart>,
 }
 
 /// The store. One task writes, any number read; no lock is held across an await.
@@ -78,14 +87,14 @@ impl PodStore {
     }
 
     /// A pod was added or changed.
-    pub fn apply(&self, pod: Pod, agent_started: Option<Option<Timestamp>>, now: Timestamp) {
+    pub fn apply(&self, pod: Pod, agent: Option<AgentStart>, now: Timestamp) {
         let mut state = self.lock();
         let known = state.pods.get(&pod.uid);
         let ended = !pod.is_live() && known.is_some_and(|tracked| tracked.pod.is_live());
         let before = known.and_then(|tracked| tracked.waiting_since);
         let waiting_since = pod.not_waiting().is_none().then(|| before.unwrap_or(now));
         let uid = pod.uid.clone();
-        let tracked = Tracked { pod, waiting_since, agent_started };
+        let tracked = Tracked { pod, waiting_since, agent };
         match &mut state.listing {
             Some(listing) => listing.insert(uid, tracked),
             None => state.pods.insert(uid, tracked),
@@ -137,14 +146,15 @@ impl PodStore {
         self.lock().pods.get(uid).map(|tracked| tracked.pod.clone())
     }
 
-    /// When the agent's container on this node started, by its pods: the latest. `None`: no agent pod is known here;
-    /// `Some(None)`: one is, and its container does not run.
-    pub fn agent_started(&self) -> Option<Option<Timestamp>> {
+    /// Since when the agent on this node runs, by its pods: of several the latest, and stopped if one of them is.
+    /// `None`: no pod of the agent is known here.
+    pub fn agent_start(&self) -> Option<AgentStart> {
         let state = self.lock();
-        let mut started = state.pods.values().filter_map(|tracked| tracked.agent_started);
-        started
-            .try_fold(None, |latest, next| next.map(|at| latest.max(Some(at))))
-            .map_or(Some(None), |latest| latest.map(Some))
+        let starts = state.pods.values().filter_map(|tracked| tracked.agent);
+        starts.reduce(|one, other| match (one, other) {
+            (AgentStart::Since(one), AgentStart::Since(other)) => AgentStart::Since(one.max(other)),
+            _ => AgentStart::Stopped,
+        })
     }
 
     /// Whether each pod of this node that lists addresses lists one of this family first. The API server's look-up

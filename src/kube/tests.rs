@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{EventObject, LabelMatch, PodObject, PodStore};
+use super::{AgentStart, EventObject, LabelMatch, PodObject, PodStore};
 use crate::domain::{Phase, Pod};
 
 fn pod(change: impl FnOnce(&mut Value)) -> Pod {
@@ -157,19 +157,17 @@ fn pods_that_go_or_end_are_counted() {
 
 #[rstest]
 #[case::no_agent_pod(&[], None)]
-#[case::one(&[Some(Some(5))], Some(Some(5)))]
-#[case::the_later_of_two(&[Some(Some(5)), Some(Some(9))], Some(Some(9)))]
-#[case::one_does_not_run(&[Some(Some(5)), Some(None)], Some(None))]
-fn the_agents_start_is_the_latest_of_its_pods(
-    #[case] pods: &[Option<Option<i64>>],
-    #[case] want: Option<Option<i64>>,
-) {
+#[case::one(&[AgentStart::Since(at(5))], Some(AgentStart::Since(at(5))))]
+#[case::the_later_of_two(&[AgentStart::Since(at(5)), AgentStart::Since(at(9))], Some(AgentStart::Since(at(9))))]
+#[case::one_does_not_run(&[AgentStart::Since(at(5)), AgentStart::Stopped], Some(AgentStart::Stopped))]
+fn the_agents_start_is_the_latest_of_its_pods(#[case] pods: &[AgentStart], #[case] want: Option<AgentStart>) {
     let store = PodStore::default();
-    for (number, started) in pods.iter().enumerate() {
+    store.apply(pod(|value| value["metadata"]["uid"] = json!("no-agent")), None, at(0));
+    for (number, start) in pods.iter().enumerate() {
         let pod = pod(|value| value["metadata"]["uid"] = json!(format!("u{number}")));
-        store.apply(pod, started.map(|started| started.map(at)), at(0));
+        store.apply(pod, Some(*start), at(0));
     }
-    assert_eq!(store.agent_started(), want.map(|want| want.map(at)));
+    assert_eq!(store.agent_start(), want);
 }
 
 #[rstest]

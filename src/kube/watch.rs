@@ -16,7 +16,7 @@ use super::client::WatchOpened;
 use super::guard::GuardedPod;
 use super::labels::LabelMatch;
 use super::reader::describe;
-use super::store::PodStore;
+use super::store::{AgentStart, PodStore};
 use crate::domain::{NodeName, PodUid};
 use crate::metrics::{ApiResource, Metrics};
 
@@ -138,11 +138,12 @@ fn apply(object: GuardedPod, options: &WatchOptions, store: &PodStore, metrics: 
     let decoded = object.into_pod().and_then(|object| {
         let labels = object.metadata.labels.clone().unwrap_or_default();
         let is_agent = options.agent_labels.matches(&labels);
-        let started = is_agent.then(|| object.container_started(&options.agent_container));
-        Ok((object.to_domain().map_err(|error| error.to_string())?, started))
+        let started = object.container_started(&options.agent_container);
+        let agent = is_agent.then(|| started.map_or(AgentStart::Stopped, AgentStart::Since));
+        Ok((object.to_domain().map_err(|error| error.to_string())?, agent))
     });
     match decoded {
-        Ok((pod, agent_started)) => store.apply(pod, agent_started, Timestamp::now()),
+        Ok((pod, agent)) => store.apply(pod, agent, Timestamp::now()),
         Err(why) => {
             metrics.malformed_object(ApiResource::Pods);
             tracing::warn!(why, "skipped a malformed pod");

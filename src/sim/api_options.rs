@@ -59,7 +59,7 @@ impl Default for ApiOptions {
             kubernetes_version: "v1.36.3".to_owned(),
             serve_cilium_endpoints: true,
             serve_cilium_endpoint_slices: true,
-            bookmark_interval: Duration::from_secs(60),
+            bookmark_interval: Duration::from_mins(1),
             history: 10_000,
             tokens: BTreeMap::from([("sim-token".to_owned(), "system:admin".to_owned())]),
             anonymous: true,

@@ -53,7 +53,7 @@ impl RateLimits {
                 burst: 4,
                 parallel: 4,
                 skip_initial: 4,
-                max_wait: Some(Duration::from_secs(60)),
+                max_wait: Some(Duration::from_mins(1)),
             }),
             delete: Some(Limits { rate: None, burst: 0, parallel: 4, skip_initial: 0, max_wait: None }),
         }

@@ -20,7 +20,6 @@ pub struct SnapshotError {
     /// The file; `None` where the text did not come from one.
     pub file: Option<PathBuf>,
     /// What is wrong.
-    #[source]
     pub problem: Problem,
 }
 

@@ -13,8 +13,8 @@ fn found(subject: &str, verdict: &str, remedy: &str) -> Vec<(String, String, Str
 async fn stale(version: AgentVersion, target: &str) {
     let lab = Lab::of(version, |_| true).await;
     lab.wedge().await;
-    lab.cluster.api().take_requests();
-    lab.node.agent().take_requests();
+    drop(lab.cluster.api().take_requests());
+    drop(lab.node.agent().take_requests());
     let run = lab.scan(&["-o", "json"]).await;
     assert_eq!(
         run.findings(),
@@ -61,7 +61,7 @@ async fn a_healthy_cluster_says_what_was_looked_at_and_asks_no_agent() {
         lab.cluster.api().get(&PODS, "shop", "web").is_ok_and(|pod| pod["status"]["phase"] == "Running")
     })
     .await;
-    lab.node.agent().take_requests();
+    drop(lab.node.agent().take_requests());
     let run = lab.scan(&[]).await;
     assert_eq!(run.code, Some(0), "{}{}", run.out, run.err);
     assert_eq!(
@@ -210,7 +210,7 @@ async fn watch_prints_what_changed_and_ends_with_an_interrupt() {
 #[tokio::test]
 async fn lists_are_read_in_pages() {
     let lab = Lab::new().await;
-    lab.cluster.api().take_requests();
+    drop(lab.cluster.api().take_requests());
     lab.scan(&[]).await;
     let requests = lab.cluster.api().requests();
     let lists: Vec<&str> = requests

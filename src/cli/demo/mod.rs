@@ -49,10 +49,10 @@ pub(super) async fn demo(args: DemoArgs) -> Result<()> {
     let voice = Voice::default();
     let stage = Stage::build(&args).await?;
     voice.title("A node with Cilium 1.20, simulated; the daemon is the real one");
-    voice.say("worker-1 runs three pods. Its ingress address, 10.244.1.7, is Cilium's own.");
+    Voice::say("worker-1 runs three pods. Its ingress address, 10.244.1.7, is Cilium's own.");
     stage.ordinary_pods().await?;
     let mut daemon = Daemon::start(&args, &stage).await?;
-    voice.say(&format!("cilium-leak-healer runs in mode heal; its HTTP is at http://{}", daemon.address()));
+    Voice::say(&format!("cilium-leak-healer runs in mode heal; its HTTP is at http://{}", daemon.address()));
 
     let healed = leak(&voice, &stage, &mut daemon).await?;
     let refused = duplicate(&voice, &stage, &mut daemon).await?;
@@ -60,22 +60,22 @@ pub(super) async fn demo(args: DemoArgs) -> Result<()> {
 
     voice.title("What was done");
     for line in [healed, refused, moved] {
-        voice.point(&line);
+        Voice::point(&line);
     }
     let acts = daemon.acts().await?;
-    voice.point(&format!("acts by the daemon's own metrics: {acts}"));
+    Voice::point(&format!("acts by the daemon's own metrics: {acts}"));
     if acts != "1 delete-pod deleted, 1 disconnect-endpoint healed" {
         bail!("the daemon did other things than the story tells: {acts}");
     }
     if args.keep {
         voice.title("Left running (--keep); Ctrl-C ends it");
-        voice.point(&format!("curl http://{}/metrics", daemon.address()));
-        voice.point(&format!("curl 'http://{}/readyz?verbose'", daemon.address()));
-        voice.point(&format!("kubectl --kubeconfig {} get pods -A", stage.kubeconfig().display()));
+        Voice::point(&format!("curl http://{}/metrics", daemon.address()));
+        Voice::point(&format!("curl 'http://{}/readyz?verbose'", daemon.address()));
+        Voice::point(&format!("kubectl --kubeconfig {} get pods -A", stage.kubeconfig().display()));
         tokio::signal::ctrl_c().await?;
     }
     daemon.stop().await?;
-    voice.say("\nOn a cluster: kubectl apply -f rbac/observe.yaml -f deploy/daemonset.yaml");
+    Voice::say("\nOn a cluster: kubectl apply -f rbac/observe.yaml -f deploy/daemonset.yaml");
     Ok(())
 }
 
@@ -83,11 +83,11 @@ pub(super) async fn demo(args: DemoArgs) -> Result<()> {
 async fn leak(voice: &Voice, stage: &Stage, daemon: &mut Daemon) -> Result<String> {
     voice.title("1. A leak: backup/agent-old is deleted, and the agent never hears of it");
     let ip = stage.leak("backup", "agent-old").await?;
-    voice.say(&format!(
+    Voice::say(&format!(
         "Its pod is gone, its endpoint still holds {ip}. A new pod, shop/cart, is given that address:"
     ));
     stage.pod_on("shop", "cart", &ip)?;
-    voice.quote(&stage.failure_message("shop", "cart").await?);
+    Voice::quote(&stage.failure_message("shop", "cart").await?);
     let failed = Instant::now();
     let judged = daemon.judgement(&ip, "stale-endpoint", "disconnect-endpoint").await?;
     voice.judgement(&judged);
@@ -105,7 +105,7 @@ async fn duplicate(voice: &Voice, stage: &Stage, daemon: &mut Daemon) -> Result<
     let ip = stage.address("shop", "web").await?;
     voice.title(&format!("2. The same message, but the holder is alive: shop/web runs with {ip}"));
     stage.pod_on("tenant-a", "db", &ip)?;
-    voice.quote(&stage.failure_message("tenant-a", "db").await?);
+    Voice::quote(&stage.failure_message("tenant-a", "db").await?);
     let judged = daemon.judgement(&ip, "live-duplicate", "none").await?;
     voice.judgement(&judged);
     if stage.address("shop", "web").await? != ip || !stage.holds("shop", "web", &ip) {
@@ -121,7 +121,7 @@ async fn duplicate(voice: &Voice, stage: &Stage, daemon: &mut Daemon) -> Result<
 async fn reserved(voice: &Voice, stage: &Stage, daemon: &mut Daemon) -> Result<String> {
     voice.title("3. The same message once more, but the address is Cilium's own ingress address");
     let first = stage.replica_on_ingress("tenant-b", "api").await?;
-    voice.quote(&stage.failure_message("tenant-b", &first).await?);
+    Voice::quote(&stage.failure_message("tenant-b", &first).await?);
     let judged = daemon.judgement(stage::INGRESS, "reserved-holder", "delete-pod").await?;
     voice.judgement(&judged);
     daemon.outcome("deleted").await?;

@@ -5,7 +5,7 @@
 //!
 //! Must not know: how it is printed.
 
-use crate::domain::{AnomalyKind, Check, Proof, Verdict, Withheld};
+use crate::domain::{AnomalyKind, Check, Proof, Verdict, Withheld, Refusal, refusal};
 
 /// One thing that a person can do now.
 #[derive(Debug, Clone, Copy)]
@@ -466,6 +466,9 @@ const LOOK_ALIKES: [(&str, &str); 10] = [
 
 /// What another failure than the refusal means, where that is known.
 pub(super) fn of_look_alike(message: &str) -> Option<&'static str> {
+    if refusal(message) != Refusal::None {
+        return Some("It was this refusal, and something newer says that it is over: the checks tell what.");
+    }
     LOOK_ALIKES.into_iter().find(|(part, _)| message.contains(part)).map(|(_, text)| text)
 }
 

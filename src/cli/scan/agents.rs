@@ -193,9 +193,9 @@ impl<'a> Agents<'a> {
         let first = self.program.get();
         let mut last = (first, Err(ExecError::NoSuchProgram(first.to_owned())));
         for program in [first].into_iter().chain(DBG_PROGRAMS.into_iter().filter(|name| *name != first)) {
-            let argv: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
+            let command: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
             let AgentOptions { container, timeout, .. } = self.options;
-            let outcome = exec(&self.client, pod, container, &argv, *timeout).await;
+            let outcome = exec(&self.client, pod, container, &command, *timeout).await;
             if !matches!(outcome, Err(ExecError::NoSuchProgram(_))) {
                 self.program.set(program);
                 return (program, outcome);

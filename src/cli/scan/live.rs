@@ -139,7 +139,7 @@ impl<'a> Live<'a> {
         let mut bad = None;
         let read = self
             .reader
-            .list_pods(scope, |object| match object.and_then(|object| decoded(object)) {
+            .list_pods(scope, |object| match object.and_then(decoded) {
                 Ok(pod) => objects.push(pod),
                 Err(malformed) => bad = Some(malformed),
             })
@@ -264,7 +264,9 @@ impl Sources for LiveNode<'_> {
             Ok(()) => {
                 record.forget_events(pod.event_uid());
                 let known = objects.iter().filter_map(EventObject::to_domain).collect();
-                objects.into_iter().for_each(|event| record.add_event(event));
+                for event in objects {
+                    record.add_event(event);
+                }
                 Events { known, unreadable: None }
             }
             Err(why) => {

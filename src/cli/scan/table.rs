@@ -96,19 +96,17 @@ pub(super) fn rows(report: &ScanReport, style: Style) -> String {
             "{:verdict$}{GAP}{:remedy$}{GAP}{:node$}{GAP}{:subject$}{GAP}",
             row.verdict, row.remedy, row.node, row.subject
         );
-        if style.wide {
-            line.push_str(&format!("{:ip$}{GAP}{}", row.ip, row.reason));
-        } else {
-            line.push_str(&row.ip);
-        }
+        let rest = if style.wide { format!("{:ip$}{GAP}{}", row.ip, row.reason) } else { row.ip.clone() };
+        line.push_str(&rest);
         let of = at.checked_sub(usize::from(style.headers)).and_then(|at| colours.get(at));
-        match of.filter(|_| style.colour) {
+        let line = match of.filter(|_| style.colour) {
             Some(colour) => {
                 let rest = line.split_off(row.verdict.len());
-                text.push_str(&format!("\x1b[{colour}m{line}\x1b[0m{}\n", rest.trim_end()));
+                format!("\x1b[{colour}m{line}\x1b[0m{}", rest.trim_end())
             }
-            None => text.push_str(&format!("{}\n", line.trim_end())),
-        }
+            None => line.trim_end().to_owned(),
+        };
+        text.extend([line.as_str(), "\n"]);
     }
     text
 }

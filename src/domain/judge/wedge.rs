@@ -67,7 +67,7 @@ impl Wedge<'_> {
         }
         match &obs.cilium_node {
             Ok(Some(_)) => {
-                trail.pass(Check::CiliumNode, format!("{ip} is none of Cilium's own addresses on this node"))
+                trail.pass(Check::CiliumNode, format!("{ip} is none of Cilium's own addresses on this node"));
             }
             Ok(None) => {
                 trail.fail(Check::CiliumNode, "404");
@@ -228,13 +228,13 @@ impl Wedge<'_> {
         let proof = match (&self.owner, &dispute.obs.owner) {
             // `insufficient-evidence` took every nameless holder that a pod may own.
             (OwnerName::Nameless, _) => Proof::NoPossibleOwner,
-            (_, Ok(owner)) => match dispute.named(owner.as_ref()) {
-                Some(proof) => proof,
-                None => {
+            (_, Ok(owner)) => {
+                let Some(proof) = dispute.named(owner.as_ref()) else {
                     trail.fail(Check::Staleness, owner.as_ref().map_or_else(String::new, describe_pod));
                     return None;
-                }
-            },
+                };
+                proof
+            }
             (_, Err(_)) => return None,
         };
         let owner = match (self.owner.pod(), self.owner_pod()) {

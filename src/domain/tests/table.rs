@@ -199,19 +199,19 @@ fn time_settles(#[case] change: fn(&mut Observation), #[case] settling: bool) {
     assert_eq!(verdict(&obs).0 == Verdict::Settling, settling, "{:?}", finding(&obs));
 }
 
-fn log(state: EndpointState, seconds_ago: i64) -> Option<Vec<LogEntry>> {
-    Some(vec![LogEntry { at: ago(seconds_ago), state }])
+fn log(state: EndpointState, seconds_ago: i64) -> Vec<LogEntry> {
+    vec![LogEntry { at: ago(seconds_ago), state }]
 }
 
 #[rstest]
-#[case::restoring(EndpointState::Restoring, log(EndpointState::Restoring, 599), true)]
-#[case::restoring_for_long(EndpointState::Restoring, log(EndpointState::Restoring, 600), false)]
+#[case::restoring(EndpointState::Restoring, Some(log(EndpointState::Restoring, 599)), true)]
+#[case::restoring_for_long(EndpointState::Restoring, Some(log(EndpointState::Restoring, 600)), false)]
 #[case::disconnecting_without_log(EndpointState::Disconnecting, None, true)]
 #[case::waiting_for_identity_with_an_empty_log(EndpointState::WaitingForIdentity, Some(Vec::new()), true)]
-#[case::waiting_to_regenerate(EndpointState::WaitingToRegenerate, log(EndpointState::Ready, 10), true)]
-#[case::first_regeneration(EndpointState::Regenerating, log(EndpointState::WaitingForIdentity, 10), true)]
-#[case::later_regeneration(EndpointState::Regenerating, log(EndpointState::Ready, 10), false)]
-#[case::ready(EndpointState::Ready, log(EndpointState::Ready, 1), false)]
+#[case::waiting_to_regenerate(EndpointState::WaitingToRegenerate, Some(log(EndpointState::Ready, 10)), true)]
+#[case::first_regeneration(EndpointState::Regenerating, Some(log(EndpointState::WaitingForIdentity, 10)), true)]
+#[case::later_regeneration(EndpointState::Regenerating, Some(log(EndpointState::Ready, 10)), false)]
+#[case::ready(EndpointState::Ready, Some(log(EndpointState::Ready, 1)), false)]
 #[case::ready_without_log(EndpointState::Ready, None, false)]
 fn a_holder_on_its_way_settles(
     #[case] state: EndpointState,
@@ -462,7 +462,7 @@ fn set_holder(obs: &mut Observation, holder: Holder) {
 }
 
 fn set_log(obs: &mut Observation, seconds_ago: i64) {
-    set_holder(obs, Holder { log: log(EndpointState::Ready, seconds_ago), ..holder() });
+    set_holder(obs, Holder { log: Some(log(EndpointState::Ready, seconds_ago)), ..holder() });
 }
 
 #[rstest]

@@ -128,8 +128,8 @@ impl World {
             format!("{HOLDER}:{}", self.attachment)
         };
         let whole = vec![
-            self.entry(self.made - 1, EndpointState::Ready),
-            self.entry(self.made, EndpointState::WaitingForIdentity),
+            Self::entry(self.made - 1, EndpointState::Ready),
+            Self::entry(self.made, EndpointState::WaitingForIdentity),
         ];
         let nameless =
             Holder { controllers: Vec::new(), attachment: Some(container.parse().unwrap()), ..holder() };
@@ -148,11 +148,11 @@ impl World {
         }
     }
 
-    fn entry(&self, seconds_ago: i64, state: EndpointState) -> LogEntry {
+    fn entry(seconds_ago: i64, state: EndpointState) -> LogEntry {
         LogEntry { at: ago(seconds_ago), state }
     }
 
-    fn uid(&self, told: Told) -> &'static str {
+    fn uid(told: Told) -> &'static str {
         if matches!(told, Told::Truth) { "owner" } else { "former" }
     }
 
@@ -162,12 +162,12 @@ impl World {
             id: Some(self.holder().id),
             attachment: self.holder().attachment,
             container: None,
-            owners: vec![(self.owner.name.name().to_owned(), self.uid(self.endpoints).parse().unwrap())],
+            owners: vec![(self.owner.name.name().to_owned(), Self::uid(self.endpoints).parse().unwrap())],
         }
     }
 
     fn slice(&self) -> SliceEntry {
-        let uid = self.uid(self.slices).parse().unwrap();
+        let uid = Self::uid(self.slices).parse().unwrap();
         SliceEntry {
             name: self.owner.name.clone(),
             ips: vec![ip(IP)],

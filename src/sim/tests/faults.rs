@@ -77,7 +77,7 @@ async fn a_delete_takes_effect_although_nobody_waits_for_its_answer() {
     let bench = bench(|_| {}).await;
     let address = "10.244.1.50";
     bench.node.agent().put_endpoint(EndpointSpec::new("t", "p", "aaaa", address.parse().unwrap())).unwrap();
-    bench.node.agent().inject(Fault::late_answer(Duration::from_secs(3600)).on("DELETE"));
+    bench.node.agent().inject(Fault::late_answer(Duration::from_hours(1)).on("DELETE"));
     let asking = bench.agent("DELETE", "/v1/endpoint/cni-attachment-id:aaaa:eth0", None);
     assert!(tokio::time::timeout(Duration::from_millis(50), asking).await.is_err());
     assert_eq!(bench.agent("GET", &format!("/v1/endpoint/ipv4:{address}"), None).await.status, 404);
