@@ -13,10 +13,10 @@ mod transport;
 
 pub use agent::{AgentClient, AgentOptions, Disconnected};
 pub use call_error::CallError;
-pub(crate) use lenient::strictly;
 pub use dbg::{
     DBG_PROGRAMS, DbgCall, DbgOutput, dbg_endpoint, dbg_endpoint_log, dbg_endpoints, dbg_ipam_mode,
 };
+pub(crate) use lenient::strictly;
 pub use model::{AgentConfig, Allocations, ConfigModel, EndpointModel, LogModel, NoModel, log_entries};
 pub use objects::{CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject};
 

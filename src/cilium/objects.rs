@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lenient::{list, nullable, part, parts};
 use super::model::NoModel;
-use crate::domain::{
-    CiliumEndpoint, CiliumNode, EndpointId, PodName, ReservedUse, SliceEntry, parse_ip,
-};
+use crate::domain::{CiliumEndpoint, CiliumNode, EndpointId, PodName, ReservedUse, SliceEntry, parse_ip};
 use crate::metadata::{self, Metadata};
 
 const GROUP: &str = "cilium.io";

@@ -183,7 +183,9 @@ impl Holder {
         let mut names = endpoints
             .iter()
             .filter(|cep| cep.id == Some(self.id) && cep.attachment.as_ref() == Some(attachment))
-            .flat_map(|cep| cep.owners.iter().filter_map(|owner| PodName::new(cep.name.namespace(), &owner.0).ok()));
+            .flat_map(|cep| {
+                cep.owners.iter().filter_map(|owner| PodName::new(cep.name.namespace(), &owner.0).ok())
+            });
         let name = names.next()?;
         names.all(|other| other == name).then_some(name)
     }

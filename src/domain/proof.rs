@@ -72,8 +72,10 @@ impl Dispute<'_> {
         let Some(failed) = self.failure.at else {
             return false;
         };
-        let by_log =
-            self.holder.oldest_entry().is_some_and(|oldest| failed.duration_since(oldest) >= signed(self.limits.older_margin));
+        let by_log = self
+            .holder
+            .oldest_entry()
+            .is_some_and(|oldest| failed.duration_since(oldest) >= signed(self.limits.older_margin));
         let by_event = self.holder.container().is_some_and(|id| self.failure.earlier_sandboxes.contains(id));
         let by_sight = self.obs.holder_first_seen.is_some_and(|seen| seen < failed);
         by_log || by_event || by_sight

@@ -73,7 +73,8 @@ pub fn sandbox_ids(message: &str) -> Vec<ContainerId> {
         .filter(|word| word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit()));
     let quoted = message.split("sandbox ").skip(1).filter_map(|rest| {
         // `sandbox container "…"` is dockershim's.
-        let inner = rest.strip_prefix("container ").unwrap_or(rest).trim_start_matches('\\').strip_prefix('"')?;
+        let inner =
+            rest.strip_prefix("container ").unwrap_or(rest).trim_start_matches('\\').strip_prefix('"')?;
         let end = inner.bytes().take(129).position(|b| b == b'"' || b == b'\\')?;
         inner.get(..end)
     });

@@ -144,8 +144,11 @@ pub fn survey(survey: &Survey<'_>) -> Vec<Anomaly> {
     found.extend(overlapping_cidrs(survey.nodes));
     if let Ok(Some(endpoints)) = survey.endpoints {
         let pods: HashMap<&PodName, &Pod> = survey.pods.iter().map(|pod| (&pod.name, pod)).collect();
-        let hosts: HashMap<IpAddr, &NodeName> =
-            survey.nodes.iter().flat_map(|node| node.object.addresses.iter().map(|ip| (*ip, &node.name))).collect();
+        let hosts: HashMap<IpAddr, &NodeName> = survey
+            .nodes
+            .iter()
+            .flat_map(|node| node.object.addresses.iter().map(|ip| (*ip, &node.name)))
+            .collect();
         for endpoint in endpoints {
             let node = endpoint.node.and_then(|ip| hosts.get(&ip)).copied();
             found.extend(orphan(survey, &pods, endpoint, node));
@@ -181,7 +184,10 @@ fn overlapping_addresses(survey: &Survey<'_>) -> Vec<Anomaly> {
             ip: Some(ip),
             kind: AnomalyKind::OverlappingIpam,
             may_delete: false,
-            reason: format!("the live pod {} has an address of Cilium's own: {what}; two IPAMs hand out one range", pod.name),
+            reason: format!(
+                "the live pod {} has an address of Cilium's own: {what}; two IPAMs hand out one range",
+                pod.name
+            ),
             evidence: vec![evidence(Check::CiliumNode, Outcome::Fail, what)],
         }
     })
@@ -200,7 +206,11 @@ fn overlapping_cidrs(nodes: &[SurveyedNode]) -> Vec<Anomaly> {
     for (start, end, cidr, name) in ranges {
         open.retain(|(open_end, ..)| *open_end >= start && open_end.is_ipv4() == start.is_ipv4());
         for (_, other_cidr, other) in open.iter().filter(|(.., other)| *other != name) {
-            let pair = if *other < name { ((*other, name), (*other_cidr, cidr)) } else { ((name, *other), (cidr, *other_cidr)) };
+            let pair = if *other < name {
+                ((*other, name), (*other_cidr, cidr))
+            } else {
+                ((name, *other), (cidr, *other_cidr))
+            };
             pairs.entry(pair.0).or_insert(pair.1);
         }
         open.push((end, cidr, name));
@@ -212,7 +222,11 @@ fn overlapping_cidrs(nodes: &[SurveyedNode]) -> Vec<Anomaly> {
         kind: AnomalyKind::OverlappingIpam,
         may_delete: false,
         reason: format!("the pod CIDRs of two nodes overlap: {ours} of {first} and {theirs} of {second}"),
-        evidence: vec![evidence(Check::CiliumNode, Outcome::Fail, format!("{first}: {ours}; {second}: {theirs}"))],
+        evidence: vec![evidence(
+            Check::CiliumNode,
+            Outcome::Fail,
+            format!("{first}: {ours}; {second}: {theirs}"),
+        )],
     };
     pairs.into_iter().map(anomaly).collect()
 }
@@ -228,14 +242,26 @@ impl SurveyedEndpoint {
     fn pods(&self) -> Vec<PodName> {
         let namespace = self.object.name.namespace();
         if !self.object.owners.is_empty() {
-            return self.object.owners.iter().filter_map(|(name, _)| PodName::new(namespace, name).ok()).collect();
+            return self
+                .object
+                .owners
+                .iter()
+                .filter_map(|(name, _)| PodName::new(namespace, name).ok())
+                .collect();
         }
         let name = self.object.name.name();
-        let of_interface = self.second_interface().and_then(|interface| name.strip_suffix(&format!("-{interface}")));
+        let of_interface =
+            self.second_interface().and_then(|interface| name.strip_suffix(&format!("-{interface}")));
         PodName::new(namespace, of_interface.unwrap_or(name)).into_iter().collect()
     }
 
-    fn anomaly(&self, node: Option<&NodeName>, kind: AnomalyKind, reason: String, evidence: Vec<Evidence>) -> Anomaly {
+    fn anomaly(
+        &self,
+        node: Option<&NodeName>,
+        kind: AnomalyKind,
+        reason: String,
+        evidence: Vec<Evidence>,
+    ) -> Anomaly {
         let subject = Subject::CiliumEndpoint(self.object.name.clone(), self.uid.clone());
         Anomaly { subject, node: node.cloned(), ip: None, kind, may_delete: false, reason, evidence }
     }
@@ -256,10 +282,18 @@ fn orphan(
     }
     let agent = node.and_then(|node| survey.agents.get(node)).and_then(|list| list.as_ref().ok());
     let (may_delete, agent_says) = match agent {
-        None => (false, evidence(Check::AgentLookup, Outcome::Unknown, "the agent of its node could not be asked")),
-        Some(holders) if holders.iter().any(|holder| stands_for(holder, endpoint, &names)) => {
-            (false, evidence(Check::AgentLookup, Outcome::Fail, "the agent still holds the endpoint and would write it again"))
-        }
+        None => (
+            false,
+            evidence(Check::AgentLookup, Outcome::Unknown, "the agent of its node could not be asked"),
+        ),
+        Some(holders) if holders.iter().any(|holder| stands_for(holder, endpoint, &names)) => (
+            false,
+            evidence(
+                Check::AgentLookup,
+                Outcome::Fail,
+                "the agent still holds the endpoint and would write it again",
+            ),
+        ),
         Some(_) => (true, evidence(Check::AgentLookup, Outcome::Pass, "the agent has no such endpoint")),
     };
     let what = format!("no pod {} exists", names[0]);
@@ -287,13 +321,19 @@ fn mismatch(
 ) -> Option<Anomaly> {
     let pod = pods.get(&endpoint.object.name).filter(|pod| pod.is_live())?;
     let told = survey.disputed.iter().any(|disputed| disputed.is_about(endpoint));
-    if pod.mirror.is_some() || pod.ips.is_empty() || pod.unparsed_ips || endpoint.second_interface().is_some() || told {
+    if pod.mirror.is_some()
+        || pod.ips.is_empty()
+        || pod.unparsed_ips
+        || endpoint.second_interface().is_some()
+        || told
+    {
         return None;
     }
     let owners = &endpoint.object.owners;
     let other_uid = !owners.is_empty() && owners.iter().all(|(_, uid)| *uid != pod.uid);
     let ordinary = |ip: &&IpAddr| !is_link_local(**ip);
-    let comparable = endpoint.addresses.iter().any(|ip| !is_link_local(*ip)) && pod.ips.iter().any(|ip| !is_link_local(*ip));
+    let comparable = endpoint.addresses.iter().any(|ip| !is_link_local(*ip))
+        && pod.ips.iter().any(|ip| !is_link_local(*ip));
     let other_address = comparable && !endpoint.addresses.iter().filter(ordinary).any(|ip| pod.lists(*ip));
     let what = if other_uid {
         format!("its owner has another UID than the live pod ({})", pod.uid)
@@ -303,7 +343,10 @@ fn mismatch(
     } else {
         return None;
     };
-    let reason = format!("the CiliumEndpoint {} is not that of the live pod of its name: {what}", endpoint.object.name);
+    let reason = format!(
+        "the CiliumEndpoint {} is not that of the live pod of its name: {what}",
+        endpoint.object.name
+    );
     let checks = vec![evidence(Check::CiliumEndpoints, Outcome::Fail, what)];
     Some(endpoint.anomaly(node, AnomalyKind::CepMismatch, reason, checks))
 }
@@ -312,7 +355,9 @@ impl Disputed {
     fn is_about(&self, endpoint: &SurveyedEndpoint) -> bool {
         let carries = self.ip.is_some_and(|ip| endpoint.addresses.contains(&ip));
         let is_holders = self.holder.as_ref().is_some_and(|(id, container)| {
-            endpoint.object.id == Some(*id) && container.is_some() && endpoint.object.container() == container.as_ref()
+            endpoint.object.id == Some(*id)
+                && container.is_some()
+                && endpoint.object.container() == container.as_ref()
         });
         carries || is_holders
     }
@@ -320,7 +365,8 @@ impl Disputed {
 
 /// Pods that run with an endpoint in the agent and without a CiliumEndpoint.
 fn missing(survey: &Survey<'_>, endpoints: &[SurveyedEndpoint]) -> Vec<Anomaly> {
-    let named: HashSet<PodName> = endpoints.iter().flat_map(|it| it.pods().into_iter().chain([it.object.name.clone()])).collect();
+    let named: HashSet<PodName> =
+        endpoints.iter().flat_map(|it| it.pods().into_iter().chain([it.object.name.clone()])).collect();
     let held: HashMap<&NodeName, Held<'_>> =
         survey.agents.iter().filter_map(|(node, list)| Some((node, Held::of(list.as_ref().ok()?)))).collect();
     let lacks = |pod: &&Pod| {
@@ -328,7 +374,12 @@ fn missing(survey: &Survey<'_>, endpoints: &[SurveyedEndpoint]) -> Vec<Anomaly> 
         let held = pod.node.as_ref().and_then(|node| held.get(node)).is_some_and(|held| held.has(pod));
         // Cilium itself removes the CiliumEndpoint of a pod that has ended, also while a container still runs.
         let ending = pod.deleting || pod.phase.is_terminal();
-        pod.containers.running && settled && !pod.host_network && !ending && held && !named.contains(&pod.name)
+        pod.containers.running
+            && settled
+            && !pod.host_network
+            && !ending
+            && held
+            && !named.contains(&pod.name)
     };
     let anomaly = |pod: &Pod| {
         let what = "the agent holds its endpoint, and no CiliumEndpoint has its name";
@@ -338,7 +389,10 @@ fn missing(survey: &Survey<'_>, endpoints: &[SurveyedEndpoint]) -> Vec<Anomaly> 
             ip: pod.ips.first().copied(),
             kind: AnomalyKind::CepMissing,
             may_delete: false,
-            reason: format!("the running pod {} has no CiliumEndpoint: other nodes may not know it", pod.name),
+            reason: format!(
+                "the running pod {} has no CiliumEndpoint: other nodes may not know it",
+                pod.name
+            ),
             evidence: vec![evidence(Check::CiliumEndpoints, Outcome::Fail, what)],
         }
     };

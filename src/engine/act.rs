@@ -157,7 +157,9 @@ async fn not_allocated_elsewhere(live: &Live, obs: &Observation, ip: IpAddr) -> 
     };
     // The wedged pod's own allocation is its sandbox on the way, also where the holder's former pod had the same name:
     // only what the agent restored at its start is surely the former one's.
-    let is_wedged = |owner: &str| !Allocations::is_restored(owner) && Allocations::pod(owner).as_ref() == Some(&obs.pod.name);
+    let is_wedged = |owner: &str| {
+        !Allocations::is_restored(owner) && Allocations::pod(owner).as_ref() == Some(&obs.pod.name)
+    };
     let is_holders = |owner: &&String| {
         !is_wedged(owner) && Allocations::pod(owner).is_some_and(|pod| Some(&pod) == holders.pod())
     };

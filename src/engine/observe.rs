@@ -94,10 +94,8 @@ async fn find_owner<S: Sources>(sources: &S, obs: &mut Observation, holder: &Hol
         if let Some(namespace) = holder.namespace_label() {
             obs.node_pods = sources.pods_of_node(namespace).await;
             let pods = obs.node_pods.iter().flatten();
-            candidates = pods
-                .filter(|pod| pod.name.namespace() == namespace)
-                .map(|pod| pod.name.clone())
-                .collect();
+            candidates =
+                pods.filter(|pod| pod.name.namespace() == namespace).map(|pod| pod.name.clone()).collect();
         }
         obs.endpoints = sources.endpoints(holder, &candidates).await;
     }

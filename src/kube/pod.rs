@@ -260,7 +260,8 @@ impl Status {
     }
 
     fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
-        let all = [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
+        let all =
+            [&self.init_container_statuses, &self.container_statuses, &self.ephemeral_container_statuses];
         all.into_iter().flatten().flatten()
     }
 

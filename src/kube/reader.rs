@@ -225,7 +225,11 @@ impl Reader {
         }
     }
 
-    pub(super) async fn bounded<T>(&self, what: &str, call: impl Future<Output = Result<T, kube::Error>>) -> Read<T> {
+    pub(super) async fn bounded<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Read<T> {
         let why = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) => describe(&error),

@@ -151,8 +151,7 @@ impl Cluster {
             let object = json!({"metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}}, "status": {"phase": "Active"}});
             api.create(&NAMESPACES, object).map_err(io::Error::other)?;
         }
-        let cluster =
-            Self(Arc::new(Inner { api, pulse, nodes: Mutex::default(), tasks: Mutex::default() }));
+        let cluster = Self(Arc::new(Inner { api, pulse, nodes: Mutex::default(), tasks: Mutex::default() }));
         // Weak: the server lives in the cluster.
         let inner = Arc::downgrade(&cluster.0);
         cluster.api().run_in_containers(Executor::new(move |request| {
@@ -163,7 +162,9 @@ impl Cluster {
             Box::pin(async move {
                 match agent {
                     Some(agent) => dbg::run(agent, request.argv).await,
-                    None => ExecReply::NotStarted("unable to upgrade connection: container not found".to_owned()),
+                    None => {
+                        ExecReply::NotStarted("unable to upgrade connection: container not found".to_owned())
+                    }
                 }
             })
         }));

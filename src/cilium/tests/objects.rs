@@ -48,7 +48,10 @@ fn a_node_with_nulls_and_addresses_of_other_types() {
         "ipam": {"podCIDRs": null, "pools": {"allocated": [{"pool": "blue", "cidrs": ["10.1.0.0/27"]}]}},
     }}));
     let domain = object.to_domain().unwrap();
-    assert_eq!(domain.reserved, [(ReservedUse::Ingress, ip("fd00::2")), (ReservedUse::Router, ip("fd00::1"))]);
+    assert_eq!(
+        domain.reserved,
+        [(ReservedUse::Ingress, ip("fd00::2")), (ReservedUse::Router, ip("fd00::1"))]
+    );
     assert_eq!(domain.addresses, [ip("fd00::1")]);
     assert_eq!(object.pod_cidrs().collect::<Vec<_>>(), ["10.1.0.0/27"]);
 }
@@ -61,7 +64,8 @@ fn a_node_with_nulls_and_addresses_of_other_types() {
 #[case::router_is_no_address(json!({"addresses": [{"type": "CiliumInternalIP", "ip": "n1"}]}))]
 #[case::addresses_are_no_list(json!({"addresses": "10.0.0.1"}))]
 fn a_node_with_malformed_reserved_addresses_is_unreadable(#[case] spec: Value) {
-    let decoded = serde_json::from_value::<CiliumNodeObject>(json!({"metadata": {"name": "n1"}, "spec": spec}));
+    let decoded =
+        serde_json::from_value::<CiliumNodeObject>(json!({"metadata": {"name": "n1"}, "spec": spec}));
     assert!(decoded.map_or(true, |node| node.to_domain().is_err()));
 }
 
@@ -102,7 +106,10 @@ fn an_endpoint_of_missing_parts(#[case] mut value: Value) {
     value["metadata"] = json!({"name": "a", "namespace": "b"});
     let object = endpoint(value);
     let domain = object.to_domain().unwrap();
-    assert_eq!((domain.id, domain.attachment, domain.container, domain.owners), (None, None, None, Vec::new()));
+    assert_eq!(
+        (domain.id, domain.attachment, domain.container, domain.owners),
+        (None, None, None, Vec::new())
+    );
     assert!(object.addresses().is_empty());
     assert_eq!(endpoint(json!({})).to_domain(), None);
 }

@@ -5,7 +5,7 @@
 //!
 //! Must not know: how it is printed.
 
-use crate::domain::{AnomalyKind, Check, Proof, Verdict, Withheld, Refusal, refusal};
+use crate::domain::{AnomalyKind, Check, Proof, Refusal, Verdict, Withheld, refusal};
 
 /// One thing that a person can do now.
 #[derive(Debug, Clone, Copy)]

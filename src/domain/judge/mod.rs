@@ -180,10 +180,15 @@ fn reserved_holder(
         (None, None) => return None,
     };
     trail.fail(Check::ReservedHolder, what.clone());
-    let told = |then: &str| Ruling::refuse(Verdict::ReservedHolder, format!("{what}: two IPAMs hand out one range; {then}"));
+    let told = |then: &str| {
+        Ruling::refuse(Verdict::ReservedHolder, format!("{what}: two IPAMs hand out one range; {then}"))
+    };
     if let Some(why) = clock.obs.pod.not_movable() {
         trail.fail(Check::MovablePod, why);
-        return Some(Ruling { withheld: Some(Withheld::NotMovable), ..told(&format!("the pod is not moved: {why}")) });
+        return Some(Ruling {
+            withheld: Some(Withheld::NotMovable),
+            ..told(&format!("the pod is not moved: {why}"))
+        });
     }
     trail.pass(Check::MovablePod, "Pending, never ran, has a controller");
     if let Some(blocked) = clock.blocks_moving(trail) {

@@ -28,7 +28,8 @@ impl Wedge<'_> {
     /// Every pod that was read, except for the wedged one.
     fn others(&self) -> impl Iterator<Item = &Pod> {
         let obs = self.dispute.obs;
-        let pods = obs.address_users.iter().flatten().chain(obs.node_pods.iter().flatten()).chain(self.owner_pod());
+        let pods =
+            obs.address_users.iter().flatten().chain(obs.node_pods.iter().flatten()).chain(self.owner_pod());
         pods.filter(|pod| !self.dispute.is_wedged(pod))
     }
 
@@ -91,7 +92,10 @@ impl Wedge<'_> {
         }
         if let Some(pod) = self.others().find(|pod| pod.unparsed_ips && pod.is_live() && !pod.host_network) {
             trail.unknown(Check::AddressUsers, format!("{} lists an address that is none", pod.name));
-            return refuse(format!("nobody knows whether the live pod {} has {ip}: it lists an address that is none", pod.name));
+            return refuse(format!(
+                "nobody knows whether the live pod {} has {ip}: it lists an address that is none",
+                pod.name
+            ));
         }
         match self.owner.pod() {
             Some(name) => self.insufficient_owner(name, trail),

@@ -6,8 +6,8 @@ use rstest::rstest;
 
 use super::fixtures::{HOLDER, IP, SANDBOX, ago, holder, ip, name, node, now, pod, running};
 use crate::domain::{
-    AnomalyKind, CiliumEndpoint, CiliumNode, Containers, Disputed, EndpointId, Holder, NodeName, Phase, Pod, Read, ReadFailure,
-    ReservedUse, Survey, SurveyedEndpoint, SurveyedNode, Unreadable, survey,
+    AnomalyKind, CiliumEndpoint, CiliumNode, Containers, Disputed, EndpointId, Holder, NodeName, Phase, Pod,
+    Read, ReadFailure, ReservedUse, Survey, SurveyedEndpoint, SurveyedNode, Unreadable, survey,
 };
 
 /// A healthy cluster: one node, one running pod, its CiliumEndpoint, its endpoint in the agent.
@@ -37,7 +37,11 @@ fn surveyed_node(name: &str, cidrs: &[&str], reserved: &[(ReservedUse, &str)]) -
 }
 
 fn agent() -> Pod {
-    Pod { running_since: Some(ago(7000)), started: Some(ago(7300)), ..running("backup/agent-0", "owner", &[IP]) }
+    Pod {
+        running_since: Some(ago(7000)),
+        started: Some(ago(7300)),
+        ..running("backup/agent-0", "owner", &[IP])
+    }
 }
 
 fn object() -> SurveyedEndpoint {
@@ -110,7 +114,8 @@ fn a_live_pod_on_an_address_of_ciliums_own(#[case] address: &str, #[case] count:
     assert_eq!(world.found(), vec![(AnomalyKind::OverlappingIpam, false); count]);
     world.pods[1].host_network = true;
     assert_eq!(world.found(), []);
-    world.pods[1] = Pod { phase: Phase::Failed, containers: Containers::default(), ..running("a/b", "b", &[address]) };
+    world.pods[1] =
+        Pod { phase: Phase::Failed, containers: Containers::default(), ..running("a/b", "b", &[address]) };
     assert_eq!(world.found(), []);
 }
 
@@ -155,7 +160,10 @@ fn orphaned() -> World {
 fn orphans(#[case] change: fn(&mut World), #[case] may_delete: Option<bool>) {
     let mut world = orphaned();
     change(&mut world);
-    assert_eq!(world.found(), may_delete.map(|it| (AnomalyKind::OrphanCep, it)).into_iter().collect::<Vec<_>>());
+    assert_eq!(
+        world.found(),
+        may_delete.map(|it| (AnomalyKind::OrphanCep, it)).into_iter().collect::<Vec<_>>()
+    );
 }
 
 #[test]

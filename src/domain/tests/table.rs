@@ -209,7 +209,11 @@ fn log(state: EndpointState, seconds_ago: i64) -> Vec<LogEntry> {
 #[case::disconnecting_without_log(EndpointState::Disconnecting, None, true)]
 #[case::waiting_for_identity_with_an_empty_log(EndpointState::WaitingForIdentity, Some(Vec::new()), true)]
 #[case::waiting_to_regenerate(EndpointState::WaitingToRegenerate, Some(log(EndpointState::Ready, 10)), true)]
-#[case::first_regeneration(EndpointState::Regenerating, Some(log(EndpointState::WaitingForIdentity, 10)), true)]
+#[case::first_regeneration(
+    EndpointState::Regenerating,
+    Some(log(EndpointState::WaitingForIdentity, 10)),
+    true
+)]
 #[case::later_regeneration(EndpointState::Regenerating, Some(log(EndpointState::Ready, 10)), false)]
 #[case::ready(EndpointState::Ready, Some(log(EndpointState::Ready, 1)), false)]
 #[case::ready_without_log(EndpointState::Ready, None, false)]
@@ -571,7 +575,8 @@ fn times_at_the_end_of_the_calendar_break_nothing() {
     for at in [jiff::Timestamp::MIN, jiff::Timestamp::MAX] {
         let log = Some(vec![LogEntry { at, state: EndpointState::Ready }]);
         let neighbour = Pod { started: Some(at), ..pod("backup/x", "x") };
-        let mut obs = Observation { node_pods: Ok(vec![neighbour]), ..held_by(Holder { log, ..nameless() }, stale()) };
+        let mut obs =
+            Observation { node_pods: Ok(vec![neighbour]), ..held_by(Holder { log, ..nameless() }, stale()) };
         judge(&obs, &Limits::default());
         obs.events.known[0].at = Some(at);
         obs.agent_started = Some(at);
