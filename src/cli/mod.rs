@@ -59,6 +59,13 @@ fn command() -> Command {
     Cli::command().bin_name(called())
 }
 
+/// Form of an output that is a text for people or JSON for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
 impl Cli {
     /// Parses the command line of this process; what is wrong with it ends the process.
     pub fn of_process() -> Self {

@@ -190,6 +190,16 @@ impl Holder {
         names.all(|other| other == name).then_some(name)
     }
 
+    /// Names under which the CiliumEndpoints of these pods can be: the pod's own, and that of the holder's interface if it
+    /// is not the first one.
+    pub fn endpoint_names(&self, pods: &[PodName]) -> Vec<PodName> {
+        let interface = self.attachment.as_ref().and_then(AttachmentId::interface);
+        let second = interface.filter(|name| !matches!(*name, "" | "eth0"));
+        let of_interface =
+            |pod: &PodName| PodName::new(pod.namespace(), &format!("{}-{}", pod.name(), second?)).ok();
+        pods.iter().flat_map(|pod| [Some(pod.clone()), of_interface(pod)]).flatten().collect()
+    }
+
     /// The newest log entry.
     pub fn newest_entry(&self) -> Option<Timestamp> {
         self.log.as_ref()?.iter().map(|entry| entry.at).max()

@@ -102,19 +102,10 @@ impl Sources for Live {
         if !self.reader.serves("cilium.io/v2", "ciliumendpoints").await? {
             return Ok(None);
         }
-        let interface = holder
-            .attachment
-            .as_ref()
-            .and_then(|id| id.interface())
-            .filter(|name| !matches!(*name, "" | "eth0"));
         let mut found = Vec::new();
-        for pod in pods {
-            let second = interface
-                .and_then(|name| PodName::new(pod.namespace(), &format!("{}-{name}", pod.name())).ok());
-            for name in [Some(pod.clone()), second].into_iter().flatten() {
-                let object = self.reader.get_namespaced::<CiliumEndpointObject>(&name).await?;
-                found.extend(object.and_then(|object| object.to_domain()));
-            }
+        for name in holder.endpoint_names(pods) {
+            let object = self.reader.get_namespaced::<CiliumEndpointObject>(&name).await?;
+            found.extend(object.and_then(|object| object.to_domain()));
         }
         Ok(Some(found))
     }

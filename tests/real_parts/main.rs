@@ -20,4 +20,5 @@ mod races;
 mod refused;
 mod reserved;
 mod rights;
+mod scan;
 mod stale;

@@ -8,9 +8,10 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 
+use super::Output;
 use super::connection::ConnectionArgs;
 use super::scan::{AgentArgs, OneByOne};
 use super::wrap::wrap;
@@ -45,12 +46,6 @@ pub(super) struct DoctorArgs {
 
     #[command(flatten)]
     connection: ConnectionArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 #[derive(Serialize)]

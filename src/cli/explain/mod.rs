@@ -13,8 +13,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
+use super::Output;
 use super::connection::ConnectionArgs;
 use super::scan::{AgentArgs, OneByOne, Seen};
 use super::wrap::clean;
@@ -49,12 +50,6 @@ pub(super) struct ExplainArgs {
 
     #[command(flatten)]
     connection: ConnectionArgs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 /// Tells the story. Nothing is printed before it is whole.

@@ -355,29 +355,20 @@ impl Sources for LiveNode<'_> {
         if !self.live.serves_endpoints().await? {
             return Ok(None);
         }
-        let interface = holder
-            .attachment
-            .as_ref()
-            .and_then(|id| id.interface())
-            .filter(|name| !matches!(*name, "" | "eth0"));
         let mut found = Vec::new();
-        for pod in pods {
-            let second = interface
-                .and_then(|name| PodName::new(pod.namespace(), &format!("{}-{name}", pod.name())).ok());
-            for name in [Some(pod.clone()), second].into_iter().flatten() {
-                let read = self.live.reader.get_namespaced::<CiliumEndpointObject>(&name).await;
-                let mut record = self.live.record.borrow_mut();
-                match read {
-                    Ok(Some(object)) => {
-                        found.extend(object.to_domain());
-                        record.put_endpoint(object);
-                    }
-                    Ok(None) => record.remove_endpoint(&name),
-                    Err(why) => {
-                        let (namespace, name) = (Some(name.namespace()), Some(name.name()));
-                        record.unread(Resource::CiliumEndpoints, namespace, name, &why);
-                        return Err(why);
-                    }
+        for name in holder.endpoint_names(pods) {
+            let read = self.live.reader.get_namespaced::<CiliumEndpointObject>(&name).await;
+            let mut record = self.live.record.borrow_mut();
+            match read {
+                Ok(Some(object)) => {
+                    found.extend(object.to_domain());
+                    record.put_endpoint(object);
+                }
+                Ok(None) => record.remove_endpoint(&name),
+                Err(why) => {
+                    let (namespace, name) = (Some(name.namespace()), Some(name.name()));
+                    record.unread(Resource::CiliumEndpoints, namespace, name, &why);
+                    return Err(why);
                 }
             }
         }

@@ -179,6 +179,7 @@ pub(super) async fn scan(args: ScanArgs, called: &str) -> Result<ExitCode> {
         let snapshot = Snapshot::load(path)?;
         let notes = Notes::of(&snapshot);
         let scanned = judge(&args, &snapshot, notes, None, Vec::new(), false).await;
+        in_scope(&args, &scanned)?;
         if let Some(file) = &args.save {
             save(&args, file, snapshot)?;
         }
@@ -192,8 +193,18 @@ pub(super) async fn scan(args: ScanArgs, called: &str) -> Result<ExitCode> {
         return watch(&args, &reader, &client, called).await;
     }
     let scanned = once(&args, &reader, &client).await?;
+    in_scope(&args, &scanned)?;
     print(&args, &scanned)?;
     Ok(exit(&args, &scanned))
+}
+
+/// Who mistypes a node or a namespace must not read that nothing was found.
+fn in_scope(args: &ScanArgs, scanned: &Scanned) -> Result<()> {
+    let is_narrowed = args.node.is_some() || args.namespace.is_some() || args.selector.is_some();
+    if is_narrowed && scanned.report.summary.pods == 0 && scanned.report.findings.is_empty() {
+        bail!("no pod is in this scope: look at --node, --namespace and --selector");
+    }
+    Ok(())
 }
 
 fn exit(args: &ScanArgs, scanned: &Scanned) -> ExitCode {

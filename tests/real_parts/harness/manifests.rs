@@ -26,6 +26,8 @@ pub enum Rights {
     Heal,
     /// `rbac/observe.yaml` alone.
     Observe,
+    /// What a person with read-only rights has: get and list of what a scan looks at, no exec.
+    Read,
     Nothing,
 }
 
@@ -34,6 +36,7 @@ impl Rights {
         match self {
             Self::Heal => "cilium-leak-healer",
             Self::Observe => "observe-only",
+            Self::Read => "read-only",
             Self::Nothing => "no-rights",
         }
     }
@@ -61,11 +64,30 @@ pub async fn install(client: &Client) {
         document["metadata"]["name"] = Rights::Observe.account().into();
         apply(client, &document).await;
     }
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": Rights::Nothing.account(), "namespace": NAMESPACE},
+    for rights in [Rights::Nothing, Rights::Read] {
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": rights.account(), "namespace": NAMESPACE},
+        });
+        apply(client, &account).await;
+    }
+    let name = Rights::Read.account();
+    let reads = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods", "events", "nodes"], "verbs": ["get", "list"]},
+            {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list"]},
+            {"apiGroups": ["cilium.io"], "verbs": ["get", "list"],
+             "resources": ["ciliumnodes", "ciliumendpoints", "ciliumendpointslices"]},
+        ],
     });
-    apply(client, &account).await;
+    apply(client, &reads).await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}],
+    });
+    apply(client, &binding).await;
 }
 
 /// Server-side apply of any object.
