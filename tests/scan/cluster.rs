@@ -1,6 +1,7 @@
 //! A simulated cluster whose agents have pods, as a scan needs them.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use cilium_leak_healer::sim::{
     AgentVersion, Attributes, Cluster, ClusterOptions, EndpointSpec, IP_ANNOTATION, Node, NodeOptions, PODS,
@@ -41,7 +42,8 @@ impl Lab {
         options.agent.version = version;
         options.agent.rate_limits = RateLimits::off();
         options.agent.ingress_ip = "10.244.1.7".parse().ok();
-        options.kubelet.retry = std::time::Duration::from_secs(1);
+        options.kubelet.retry = Duration::from_secs(1);
+        options.kubelet.retry_jitter = Duration::ZERO;
         options.with_agent_pod = true;
         let node = cluster.add_node(options).expect("a node");
         std::fs::write(dir.path().join("kubeconfig"), cluster.kubeconfig()).expect("a kubeconfig");
@@ -119,12 +121,11 @@ impl Lab {
         let (namespace, name) = pod.split_once('/').expect("a name");
         let twice = |lab: &Self| {
             let events = lab.cluster.api().list(&cilium_leak_healer::sim::EVENTS, namespace, "", "");
-            let mut events = events.expect("Events").into_iter();
-            events.any(|event| {
-                event["involvedObject"]["name"] == name
-                    && event["reason"] == "FailedCreatePodSandBox"
-                    && event["count"].as_i64().unwrap_or_default() >= 2
-            })
+            // Each try has a sandbox of its own, and so an Event of its own, until the kubelet combines them.
+            let own = events.expect("Events").into_iter().filter(|event| {
+                event["involvedObject"]["name"] == name && event["reason"] == "FailedCreatePodSandBox"
+            });
+            own.map(|event| event["count"].as_i64().unwrap_or(1)).sum::<i64>() >= 2
         };
         self.wait(&format!("{pod} to be refused twice"), twice).await;
     }
