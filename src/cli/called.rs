@@ -25,7 +25,7 @@ mod tests {
 
     #[rstest::rstest]
     #[case("/usr/local/bin/cilium-leak-healer", NAME)]
-    #[case("/root/.krew/bin/kubectl-cilium_leak", "kubectl cilium-leak")]
+    #[case("/usr/local/bin/kubectl-cilium_leak", "kubectl cilium-leak")]
     #[case("kubectl-cilium-leak", "kubectl cilium leak")]
     #[case("kubectl-", NAME)]
     #[case("clh", NAME)]
