@@ -237,7 +237,7 @@ mod tests {
     #[case::blank_at_the_end_before(
         "Error: Cannot get endpoint ipv4:10.244.1.12: [GET /endpoint/{id}][404] getEndpointIdNotFound \n\n"
     )]
-    fn only_the_registrys_own_words_say_that_nobody_holds_it(#[case] stderr: &str) {
+    fn only_the_own_words_of_the_registry_say_that_nobody_holds_it(#[case] stderr: &str) {
         assert!(matches!(dbg_endpoint(ip(), &failed(stderr)), Ok(None)));
     }
 
