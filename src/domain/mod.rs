@@ -5,7 +5,7 @@
 //! (`tests/layout.rs` holds that).
 //!
 //! The way of a value: an [`Observation`] is filled by whoever can read (the engine from a live cluster, a snapshot
-//! from a file); [`judge`] turns it into a [`Judgement`] with its evidence.
+//! from a file); [`judge()`] turns it into a [`Judgement`] with its evidence.
 
 mod evidence;
 mod failure;

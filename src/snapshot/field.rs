@@ -16,7 +16,7 @@ use crate::domain::{NodeName, ReadFailure};
 /// The version of the format that this program writes, and the only one that it reads.
 const VERSION: u32 = 1;
 
-/// `schemaVersion`. Only [`VERSION`] can be read.
+/// `schemaVersion`. Only version 1 can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaVersion;
 

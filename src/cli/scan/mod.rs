@@ -1,6 +1,6 @@
 //! `scan`: reads a cluster into a snapshot, judges that, and prints it. Read-only.
 //!
-//! A live scan and a saved one take the same way: [`capture`] makes a [`Snapshot`], [`replay`] judges it.
+//! A live scan and a saved one take the same way: [`capture()`] makes a [`Snapshot`], [`replay`] judges it.
 
 mod agents;
 mod capture;
