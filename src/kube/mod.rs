@@ -21,6 +21,7 @@ pub use exec::{ExecError, ExecOutcome, exec};
 pub use labels::{LabelError, LabelMatch};
 pub use lister::{ListScope, MalformedPod};
 pub use pod::PodObject;
+pub(crate) use reader::chain;
 pub use reader::{DeleteOutcome, Reader};
 pub use store::{AgentStart, PodStore, Tracked};
 pub use watch::{WatchOptions, watch_pods};

@@ -268,7 +268,7 @@ fn from_status(status: &Status) -> ReadFailure {
 }
 
 /// An error with its causes, each once.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -220,19 +220,10 @@ impl Probe {
 
 /// What a client error says.
 fn said(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error {
-        return format!("{} {}", status.code, status.message);
+    match error {
+        kube::Error::Api(status) => format!("{} {}", status.code, status.message),
+        other => crate::kube::chain(other),
     }
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// An agent's pod; `None` where it has ended or is bound to no node.
