@@ -16,15 +16,20 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::call_error::CallError;
+use super::health::version_from_slice;
 use super::model::{AgentConfig, Allocations, EndpointModel, NoModel, log_from_slice};
-use super::transport::{Bounds, Reply, connect_only, exchange};
-use crate::domain::{DisconnectTarget, LogEntry, Lookup, Read, canonical_ip};
+use super::transport::{Bounds, Extra, Reply, connect_only, exchange};
+use crate::domain::{CiliumVersion, DisconnectTarget, LogEntry, Lookup, Read, canonical_ip};
 use crate::metrics::{AgentCall, Metrics};
 
 /// The socket's name in the agent's run directory.
 const SOCKET: &str = "cilium.sock";
 /// Answers are read up to here: the long `healthz` of a full node has some hundred kilobytes.
 const BODY_LIMIT: usize = 8 * 1024 * 1024;
+/// The short `healthz` has some hundred bytes; of controllers only a failing one is in it.
+const BRIEF_LIMIT: usize = 1024 * 1024;
+/// Asks for the short `healthz`.
+const BRIEF: (&str, &str) = ("brief", "true");
 
 /// How to reach the agent, and how hard it may be asked.
 #[derive(Debug, Clone)]
@@ -118,6 +123,17 @@ impl AgentClient {
             .map_err(|error| error.to_unreadable("GET healthz"))
     }
 
+    /// Which version of Cilium the agent is, from the short `healthz`. In the first seconds of its start it does not say.
+    pub async fn version(&self) -> Read<CiliumVersion> {
+        let bounds = Bounds { timeout: self.timeout, body: BRIEF_LIMIT };
+        let decode = |reply: &Reply| {
+            version_from_slice(status(reply, false)?.unwrap_or_default()).map_err(undecodable)
+        };
+        self.call_with(AgentCall::GetHealthz, "healthz", Some(BRIEF), bounds, decode)
+            .await
+            .map_err(|error| error.to_unreadable("GET healthz"))
+    }
+
     /// Disconnects one endpoint. A time-out does not mean that it failed: look again.
     pub async fn disconnect(&self, target: &DisconnectTarget) -> Result<Disconnected, CallError> {
         self.call(AgentCall::DeleteEndpoint, &endpoint_path(target.as_str()), |reply| {
@@ -162,10 +178,22 @@ impl AgentClient {
         path: &str,
         decode: impl FnOnce(&Reply) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
-        let method = if call == AgentCall::DeleteEndpoint { Method::DELETE } else { Method::GET };
         let bounds = Bounds { timeout: self.timeout, body: BODY_LIMIT };
+        self.call_with(call, path, None, bounds, decode).await
+    }
+
+    /// The same, with a further header and other bounds.
+    async fn call_with<T>(
+        &self,
+        call: AgentCall,
+        path: &str,
+        extra: Extra,
+        bounds: Bounds,
+        decode: impl FnOnce(&Reply) -> Result<T, CallError>,
+    ) -> Result<T, CallError> {
+        let method = if call == AgentCall::DeleteEndpoint { Method::DELETE } else { Method::GET };
         let start = Instant::now();
-        let reply = exchange(&self.socket, method, &format!("/v1/{path}"), bounds).await;
+        let reply = exchange(&self.socket, method, &format!("/v1/{path}"), extra, bounds).await;
         let status = reply.as_ref().map(|reply| reply.status).ok();
         let result = reply.and_then(|reply| decode(&reply));
         let outcome = match (&result, status) {

@@ -6,6 +6,7 @@
 mod agent;
 mod call_error;
 mod dbg;
+mod health;
 mod lenient;
 mod model;
 mod objects;

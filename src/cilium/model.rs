@@ -291,6 +291,9 @@ pub struct AgentConfig {
     pub ipam_mode: Option<IpamMode>,
     /// The CNI chaining mode from `status.daemonConfigurationMap`. 1.20 does not show it there; `GET /healthz` does.
     pub chaining_mode: Option<String>,
+    /// `status.installUplinkRoutesForDelegatedIPAM`: on the IPAM mode `delegated-plugin` the agent keeps routing rules by
+    /// address, and removes them with the old endpoint, as on `eni`.
+    pub uplink_routes: bool,
 }
 
 impl AgentConfig {
@@ -307,17 +310,24 @@ impl AgentConfig {
         struct Status {
             #[serde(rename = "daemonConfigurationMap", deserialize_with = "nullable")]
             daemon: Daemon,
+            #[serde(rename = "installUplinkRoutesForDelegatedIPAM")]
+            uplink_routes: Value,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Daemon {
             #[serde(rename = "CNIChainingMode", alias = "cni-chaining-mode")]
             chaining: Value,
+            #[serde(rename = "InstallUplinkRoutesForDelegatedIPAM")]
+            uplink_routes: Value,
         }
         let ipam_mode = serde_json::from_slice::<ConfigModel>(body)?.ipam_mode();
         let status = serde_json::from_slice::<Config>(body)?.status;
+        // What is neither absent nor a plain "no" counts as on: then an act is held back, which harms nobody.
+        let is_on = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
         Ok(Self {
             ipam_mode,
+            uplink_routes: is_on(&status.uplink_routes) || is_on(&status.daemon.uplink_routes),
             chaining_mode: status.daemon.chaining.as_str().filter(|mode| !mode.is_empty()).map(str::to_owned),
         })
     }

@@ -2,3 +2,4 @@ mod client;
 mod decode;
 mod fake;
 mod objects;
+mod version;

@@ -34,14 +34,18 @@ pub(super) struct Bounds {
     pub(super) body: usize,
 }
 
+/// A header that one call has besides those of all.
+pub(super) type Extra = Option<(&'static str, &'static str)>;
+
 /// Sends one request without a body and reads the whole answer.
 pub(super) async fn exchange(
     socket: &Path,
     method: Method,
     path: &str,
+    extra: Extra,
     bounds: Bounds,
 ) -> Result<Reply, CallError> {
-    tokio::time::timeout(bounds.timeout, exchange_unbounded(socket, method, path, bounds.body))
+    tokio::time::timeout(bounds.timeout, exchange_unbounded(socket, method, path, extra, bounds.body))
         .await
         .unwrap_or(Err(CallError::Timeout(bounds.timeout)))
 }
@@ -63,14 +67,19 @@ async fn exchange_unbounded(
     socket: &Path,
     method: Method,
     path: &str,
+    extra: Extra,
     limit: usize,
 ) -> Result<Reply, CallError> {
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
         .header(HOST, "localhost")
         .header(ACCEPT, "application/json")
-        .header(CONNECTION, "close")
+        .header(CONNECTION, "close");
+    if let Some((name, value)) = extra {
+        request = request.header(name, value);
+    }
+    let request = request
         .body(Empty::<Bytes>::new())
         .map_err(|error| CallError::Connection(format!("no request: {error}")))?;
     let stream = connect(socket).await?;

@@ -89,6 +89,12 @@ impl<'a> SandboxEvents<'a> {
         }
     }
 
+    /// Whether each failure that is later than `since` refuses this one address. One without a time may be later.
+    pub(super) fn only_refusals_of(&self, ip: IpAddr, since: Timestamp) -> bool {
+        let mut later = self.failures.iter().filter(|event| event.at.is_none_or(|at| at > since));
+        later.all(|event| refusal(&event.message) == Refusal::Of(ip))
+    }
+
     /// Applies the rule: the latest counts; on a tie, one that is not the refusal decides.
     pub fn newest(&self) -> NewestFailure {
         let at = self.failures.iter().filter_map(|event| event.at).max();

@@ -15,7 +15,7 @@ pub struct IdError {
 }
 
 impl IdError {
-    fn new(kind: &'static str, text: &str) -> Self {
+    pub(super) fn new(kind: &'static str, text: &str) -> Self {
         Self { kind, text: text.chars().take(64).collect() }
     }
 }

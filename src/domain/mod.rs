@@ -7,8 +7,11 @@
 //! The way of a value: an [`Observation`] is filled by whoever can read (the engine from a live cluster, a snapshot
 //! from a file); [`judge()`] turns it into a [`Judgement`] with its evidence.
 
+mod act;
+mod compatibility;
 mod evidence;
 mod failure;
+mod history;
 mod holder;
 mod ids;
 mod judge;
@@ -17,12 +20,19 @@ mod objects;
 mod observation;
 mod pod;
 mod proof;
+mod restart;
 mod signature;
 mod survey;
 mod verdict;
 
+pub use act::{ActOutcome, Cause, RemedyKind};
+pub use compatibility::{
+    CiliumVersion, Gate, IPAM_MODES, IpamRow, VERSIONS, VersionRow, document as compatibility_document, gate,
+    known_mode, known_version, known_versions,
+};
 pub use evidence::{Check, Evidence, Outcome};
 pub use failure::{Event, Failure, NewestFailure, SandboxEvents};
+pub use history::{Histories, HistoryLimits, RestartCase, RestartKind};
 pub use holder::{EndpointState, Holder, LogEntry, OwnerName};
 pub use ids::{
     AttachmentId, ContainerId, EndpointId, IdError, NodeName, PodName, PodUid, canonical_ip, is_link_local,
@@ -34,6 +44,7 @@ pub use objects::{CiliumEndpoint, CiliumNode, IpamMode, ReservedUse, SliceEntry}
 pub use observation::{Events, Lookup, Observation, Read, ReadFailure, Unreadable};
 pub use pod::{Containers, Controller, OvnAddress, Phase, Pod};
 pub use proof::Proof;
+pub use restart::{AgentFacts, NodeState, RestartFacts, RolloutFacts, may_restart};
 pub use signature::{Refusal, refusal, sandbox_ids};
 pub use survey::{Anomaly, AnomalyKind, Disputed, Subject, Survey, SurveyedEndpoint, SurveyedNode, survey};
 pub use verdict::{DisconnectTarget, Finding, Judgement, NotWedged, Remedy, Verdict, Withheld};

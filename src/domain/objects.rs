@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::compatibility::known_mode;
 use super::ids::{AttachmentId, ContainerId, EndpointId, PodName, PodUid};
 
 /// What Cilium itself uses an address for.
@@ -84,7 +85,7 @@ pub struct IpamMode(pub String);
 impl IpamMode {
     /// On these modes the teardown of an old endpoint can remove the new owner's rules (released versions).
     pub fn forbids_disconnect(&self) -> bool {
-        matches!(self.0.as_str(), "eni" | "azure" | "alibabacloud")
+        known_mode(self).is_some_and(|row| !row.disconnect)
     }
 
     /// Whether another CNI plugin allocates the addresses.

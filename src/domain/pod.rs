@@ -76,6 +76,7 @@ pub struct OvnAddress {
 
 /// A pod as the API server served it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the API, and stands for itself")]
 pub struct Pod {
     /// Namespace and name.
     pub name: PodName,
@@ -113,6 +114,8 @@ pub struct Pod {
     pub vm_labels: Vec<(&'static str, String)>,
     /// kube-ovn's annotations.
     pub ovn: OvnAddress,
+    /// The label `cilium-leak-healer/opt-out`, with any value but `false`: nothing is done for or to this pod.
+    pub opt_out: bool,
 }
 
 impl Pod {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
+use super::act::RemedyKind;
 use super::evidence::Evidence;
 use super::failure::Failure;
 use super::holder::Holder;
@@ -129,8 +130,17 @@ impl Remedy {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::None => "none",
-            Self::DisconnectEndpoint(_) => "disconnect-endpoint",
-            Self::DeletePod => "delete-pod",
+            Self::DisconnectEndpoint(_) => RemedyKind::DisconnectEndpoint.as_str(),
+            Self::DeletePod => RemedyKind::DeletePod.as_str(),
+        }
+    }
+
+    /// The remedy without its target; `None`: nothing is to be done.
+    pub fn kind(&self) -> Option<RemedyKind> {
+        match self {
+            Self::None => None,
+            Self::DisconnectEndpoint(_) => Some(RemedyKind::DisconnectEndpoint),
+            Self::DeletePod => Some(RemedyKind::DeletePod),
         }
     }
 }

@@ -65,6 +65,7 @@ fn target(endpoint: &str) -> DisconnectTarget {
         controller: Some(Controller { kind: "Job".to_owned(), name: "j".to_owned(), uid: "u".to_owned() }),
         mirror: None,
         vm_labels: Vec::new(),
+        opt_out: false,
         ovn: OvnAddress::default(),
     };
     let event = Event {

@@ -136,6 +136,20 @@ fn configs(#[case] body: &str, #[case] ipam_mode: Option<&str>, #[case] chaining
     assert_eq!(config.chaining_mode.as_deref(), chaining);
 }
 
+#[rstest]
+#[case::real(CONFIG, false)]
+#[case::absent("{}", false)]
+#[case::off(r#"{"status": {"installUplinkRoutesForDelegatedIPAM": false}}"#, false)]
+#[case::on(r#"{"status": {"installUplinkRoutesForDelegatedIPAM": true}}"#, true)]
+#[case::on_in_the_map(
+    r#"{"status": {"daemonConfigurationMap": {"InstallUplinkRoutesForDelegatedIPAM": true}}}"#,
+    true
+)]
+#[case::odd(r#"{"status": {"installUplinkRoutesForDelegatedIPAM": "maybe"}}"#, true)]
+fn uplink_routes_are_off_only_where_it_says_so_or_nothing(#[case] body: &str, #[case] on: bool) {
+    assert_eq!(AgentConfig::from_slice(body.as_bytes()).unwrap().uplink_routes, on);
+}
+
 #[test]
 fn allocations_of_a_real_agent() {
     let allocations = Allocations::from_slice(HEALTHZ.as_bytes()).unwrap();

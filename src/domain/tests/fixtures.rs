@@ -57,6 +57,7 @@ pub(super) fn pod(full_name: &str, uid: &str) -> Pod {
         }),
         mirror: None,
         vm_labels: Vec::new(),
+        opt_out: false,
         ovn: OvnAddress::default(),
     }
 }
