@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// Labels that a rule, or the search for the agent's pods, reads.
-const LABELS: [&str; 3] = ["k8s-app", "kubevirt.io/vm", "vm.kubevirt.io/name"];
+const LABELS: [&str; 4] = ["cilium-leak-healer/opt-out", "k8s-app", "kubevirt.io/vm", "vm.kubevirt.io/name"];
 /// Annotations that a rule reads.
 const ANNOTATIONS: [&str; 5] = [
     "kubernetes.io/config.mirror",

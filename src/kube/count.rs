@@ -112,12 +112,19 @@ fn classify(method: &Method, uri: &Uri) -> (ApiVerb, ApiResource) {
     let Some((mut name, mut path)) = known else {
         return (ApiVerb::Get, ApiResource::Discovery);
     };
-    if name == "namespaces" && path.next().is_some() {
-        name = path.next().unwrap_or_default();
+    // What follows a namespace's name is in it; without that the namespace itself is meant.
+    if name == "namespaces" && path.clone().nth(1).is_some() {
+        name = path.nth(1).unwrap_or_default();
     }
     let resource = match name {
         "pods" => ApiResource::Pods,
         "events" => ApiResource::Events,
+        "namespaces" => ApiResource::Namespaces,
+        "nodes" => ApiResource::Nodes,
+        "daemonsets" => ApiResource::DaemonSets,
+        "leases" => ApiResource::Leases,
+        "selfsubjectreviews" => ApiResource::SelfSubjectReviews,
+        "selfsubjectaccessreviews" => ApiResource::SelfSubjectAccessReviews,
         "ciliumnodes" => ApiResource::CiliumNodes,
         "ciliumendpoints" => ApiResource::CiliumEndpoints,
         "ciliumendpointslices" => ApiResource::CiliumEndpointSlices,
@@ -129,7 +136,8 @@ fn classify(method: &Method, uri: &Uri) -> (ApiVerb, ApiResource) {
     let verb = match (method, path.next()) {
         (&Method::DELETE, _) => ApiVerb::Delete,
         (&Method::POST, _) => ApiVerb::Create,
-        (&Method::PATCH | &Method::PUT, _) => ApiVerb::Patch,
+        (&Method::PATCH, _) => ApiVerb::Patch,
+        (&Method::PUT, _) => ApiVerb::Update,
         (_, Some(_)) => ApiVerb::Get,
         (_, None) if watches => ApiVerb::Watch,
         (_, None) => ApiVerb::List,
@@ -150,6 +158,18 @@ mod tests {
     #[case("GET", "/apis/cilium.io/v2/ciliumnodes/n1", ("get", "ciliumnodes"))]
     #[case("GET", "/apis/cilium.io/v2/namespaces/a/ciliumendpoints/b", ("get", "ciliumendpoints"))]
     #[case("GET", "/apis/cilium.io/v2alpha1/ciliumendpointslices?limit=100", ("list", "ciliumendpointslices"))]
+    #[case("POST", "/apis/events.k8s.io/v1/namespaces/a/events", ("create", "events"))]
+    #[case("PATCH", "/apis/events.k8s.io/v1/namespaces/default/events/b.1", ("patch", "events"))]
+    #[case("GET", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b", ("get", "leases"))]
+    #[case("PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/b", ("update", "leases"))]
+    #[case("GET", "/api/v1/namespaces/a", ("get", "namespaces"))]
+    #[case("GET", "/api/v1/namespaces/namespaces", ("get", "namespaces"))]
+    #[case("GET", "/api/v1/namespaces", ("list", "namespaces"))]
+    #[case("GET", "/api/v1/nodes/n1", ("get", "nodes"))]
+    #[case("GET", "/apis/apps/v1/namespaces/a/daemonsets/b", ("get", "daemonsets"))]
+    #[case("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", ("create", "selfsubjectreviews"))]
+    #[case("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ("create", "selfsubjectaccessreviews"))]
+    #[case("DELETE", "/api/v1/namespaces/a/pods/b?dryRun=All", ("delete", "pods"))]
     #[case("GET", "/apis/cilium.io/v2", ("get", "discovery"))]
     #[case("GET", "/version", ("get", "discovery"))]
     fn requests_are_named_as_rbac_names_them(

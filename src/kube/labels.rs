@@ -1,6 +1,7 @@
 //! Labels that a pod must have: `key=value`, several separated by commas.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 /// A conjunction of equalities.
@@ -16,6 +17,17 @@ impl LabelMatch {
     /// Whether all of them are there.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
+}
+
+/// As a label selector.
+impl fmt::Display for LabelMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (key, value)) in self.0.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
     }
 }
 

@@ -3,26 +3,42 @@
 //! Reads end in values of [`crate::domain`]; a read that fails is an [`Unreadable`](crate::domain::Unreadable), never
 //! "not there". Nothing here knows the agent (`crate::cilium`) or decides (`crate::engine`).
 
+mod access;
+mod agent_pod;
 mod client;
 mod count;
 mod event;
 mod exec;
+mod fence;
 mod guard;
 mod labels;
+mod lease;
 mod lister;
+mod namespace;
 mod pod;
 mod reader;
+mod recorder;
+mod self_test;
 mod store;
+mod text;
 mod watch;
 
+pub use access::{AccessWish, UNWANTED, WANTED_HEAL, WANTED_RESTART, WhoAmI, wanted_leases};
+pub use agent_pod::{AgentPod, NodeFacts, Rollout};
 pub use client::{ClientOptions, ConnectError, WatchOpened, connect};
 pub use event::EventObject;
 pub use exec::{ExecError, ExecOutcome, exec};
+pub use fence::{FENCE, FenceAnswer};
 pub use labels::{LabelError, LabelMatch};
+pub use lease::{Held, Leases, NoLease};
 pub use lister::{ListScope, MalformedPod};
-pub use pod::PodObject;
+pub(crate) use namespace::paused;
+pub use namespace::{NamespaceFacts, PAUSED};
+pub use pod::{OPT_OUT, PodObject};
 pub(crate) use reader::chain;
 pub use reader::{DeleteOutcome, Reader};
+pub use recorder::{Note, NoteType, REPORTER, Recorder, controller_reference, node_reference, pod_reference};
+pub use self_test::{Protection, SelfTest, self_test};
 pub use store::{AgentStart, PodStore, Tracked};
 pub use watch::{WatchOptions, watch_pods};
 

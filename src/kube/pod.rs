@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::domain::{Containers, Controller, IdError, OvnAddress, Phase, Pod, PodName, parse_ip};
 use crate::metadata::{self, Metadata};
 
+/// Keeps the watchdog away from a pod, or from all pods of a namespace.
+pub const OPT_OUT: &str = "cilium-leak-healer/opt-out";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const VM_LABELS: [&str; 2] = ["kubevirt.io/vm", "vm.kubevirt.io/name"];
 /// The condition's name since Kubernetes 1.28, and before.
@@ -185,6 +187,7 @@ impl PodObject {
                 })
                 .collect(),
             ovn: annotations.map(ovn_address).unwrap_or_default(),
+            opt_out: is_opted_out(meta),
         })
     }
 
@@ -206,6 +209,12 @@ impl PodObject {
             None => statuses.iter().filter_map(started).max(),
         }
     }
+}
+
+/// Whether the label that keeps the watchdog away is set. Any value but `false` counts.
+pub(super) fn is_opted_out(meta: &ObjectMeta) -> bool {
+    let value = meta.labels.as_ref().and_then(|labels| labels.get(OPT_OUT));
+    value.is_some_and(|value| value != "false")
 }
 
 fn ovn_address(annotations: &BTreeMap<String, String>) -> OvnAddress {
