@@ -8,9 +8,11 @@ import (
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 )
 
-// The controllers that the tests see at work: they make pods again, collect what lost its owner, and empty namespaces.
+// The controllers that the tests see at work: they make pods again, collect what lost its owner, empty namespaces, and check
+// the types of admission policies.
 const controllers = "serviceaccount-controller,root-ca-certificate-publisher-controller," +
-	"namespace-controller,garbage-collector-controller,daemonset-controller,replicaset-controller,statefulset-controller"
+	"namespace-controller,garbage-collector-controller,daemonset-controller,replicaset-controller,statefulset-controller," +
+	"validatingadmissionpolicy-status-controller"
 
 func runKCM(ctx context.Context, kubeconfig string, certs *pki) error {
 	s, err := options.NewKubeControllerManagerOptions()
