@@ -1,24 +1,120 @@
 //! Who asks, and whether that is allowed.
 //!
-//! Must not know: the store.
+//! Must not know: what a request does.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::api_options::Attributes;
 use super::apiserver::Shared;
+use super::clock::{lock, seconds};
 use super::http::Call;
-use super::resource::Target;
+use super::resource::{NAMESPACES, NODES, PODS, Target, key, text};
 use super::routes::{Query, Result};
 use super::status::Status;
 
-/// The user of a request.
-pub(crate) fn authenticate(shared: &Shared, call: &Call) -> Result<String> {
-    let options = &shared.options;
-    match call.header("authorization").strip_prefix("Bearer ") {
-        Some(token) => options.tokens.get(token).cloned().ok_or_else(Status::unauthorized),
-        None if options.anonymous => Ok("system:anonymous".to_owned()),
-        None => Err(Status::unauthorized()),
+const POD_CLAIM: &str = "authentication.kubernetes.io/pod-";
+const NODE_CLAIM: &str = "authentication.kubernetes.io/node-";
+
+/// Who asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct User {
+    pub name: String,
+    pub uid: String,
+    /// What the token says besides, as the pod that it is bound to.
+    pub extra: BTreeMap<String, Vec<String>>,
+    /// The pod that the token is bound to, as its key and UID: the token ends with it.
+    pub bound_to: Option<(String, String)>,
+}
+
+impl User {
+    fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
     }
+
+    fn groups(&self) -> Vec<String> {
+        let of_account =
+            self.name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        let own = match of_account {
+            Some((namespace, _)) => {
+                vec!["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
+            }
+            None if self.name == "system:anonymous" => return vec!["system:unauthenticated".to_owned()],
+            None => Vec::new(),
+        };
+        own.into_iter().chain(["system:authenticated".to_owned()]).collect()
+    }
+}
+
+/// The user of a request.
+pub(crate) fn authenticate(shared: &Shared, call: &Call) -> Result<User> {
+    let options = &shared.options;
+    let Some(token) = call.header("authorization").strip_prefix("Bearer ") else {
+        return if options.anonymous {
+            Ok(User::named("system:anonymous"))
+        } else {
+            Err(Status::unauthorized())
+        };
+    };
+    if let Some(name) = options.tokens.get(token) {
+        return Ok(User::named(name));
+    }
+    let issued = lock(&shared.issued).get(token).cloned();
+    let lives = |user: &User| {
+        user.bound_to.as_ref().is_none_or(|(key, uid)| {
+            let pod = shared.lifecycle.store.get(PODS.storage, key);
+            pod.is_some_and(|pod| text(&pod, "/metadata/uid") == uid)
+        })
+    };
+    issued.filter(lives).ok_or_else(Status::unauthorized)
+}
+
+/// Issues a token of a service account; of a pod it carries the claims that the server puts into one.
+pub(crate) fn issue_token(shared: &Shared, namespace: &str, account: &str, pod: Option<&Value>) -> String {
+    let random = &shared.lifecycle.random;
+    let id = random.uuid();
+    let mut user = User::named(&format!("system:serviceaccount:{namespace}:{account}"));
+    user.uid = random.uuid();
+    let mut claim = |name: String, value: &str| user.extra.insert(name, vec![value.to_owned()]);
+    claim("authentication.kubernetes.io/credential-id".to_owned(), &format!("JTI={id}"));
+    if let Some(pod) = pod {
+        let (name, uid) = (text(pod, "/metadata/name"), text(pod, "/metadata/uid"));
+        claim(format!("{POD_CLAIM}name"), name);
+        claim(format!("{POD_CLAIM}uid"), uid);
+        let node = text(pod, "/spec/nodeName");
+        if !node.is_empty() {
+            claim(format!("{NODE_CLAIM}name"), node);
+        }
+        if let Some(node) = shared.lifecycle.store.get(NODES.storage, node) {
+            claim(format!("{NODE_CLAIM}uid"), text(&node, "/metadata/uid"));
+        }
+        user.bound_to = Some((key(namespace, name), uid.to_owned()));
+    }
+    let token = format!("token-{id}");
+    lock(&shared.issued).insert(token.clone(), user);
+    token
+}
+
+/// The answer to a `SelfSubjectReview`.
+pub(crate) fn self_review(shared: &Shared, user: &User) -> Value {
+    let mut info = json!({"username": user.name, "groups": user.groups()});
+    if !user.uid.is_empty() {
+        info["uid"] = user.uid.as_str().into();
+    }
+    if !user.extra.is_empty() {
+        info["extra"] = json!(user.extra);
+    }
+    json!({
+        "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"creationTimestamp": seconds(shared.lifecycle.clock.now())}, "status": {"userInfo": info},
+    })
+}
+
+/// The namespace of an object, as admission sees it.
+pub(crate) fn namespace_of(shared: &Shared, name: &str) -> Value {
+    let namespace = shared.lifecycle.store.get(NAMESPACES.storage, name);
+    namespace.map(|namespace| Value::clone(&namespace)).unwrap_or_default()
 }
 
 /// What a request wants to do.

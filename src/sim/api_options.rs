@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::fence::Fence;
+use super::rights::watchdog_may;
+
 /// What somebody wants to do, as an authorizer sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
@@ -49,6 +52,8 @@ pub struct ApiOptions {
     pub anonymous: bool,
     /// Decides on every request; `None` allows all.
     pub authorizer: Option<Authorizer>,
+    /// The admission fence around the deletes of one user; `None` for none.
+    pub fence: Option<Fence>,
     /// How long the garbage collector takes.
     pub garbage_collection_delay: Duration,
 }
@@ -64,8 +69,17 @@ impl Default for ApiOptions {
             tokens: BTreeMap::from([("sim-token".to_owned(), "system:admin".to_owned())]),
             anonymous: true,
             authorizer: None,
+            fence: None,
             garbage_collection_delay: Duration::from_millis(20),
         }
+    }
+}
+
+impl ApiOptions {
+    /// As where the manifests in `rbac/` are applied: the watchdog has its rights and no others, behind the fence.
+    #[must_use]
+    pub fn with_manifests() -> Self {
+        Self { fence: Some(Fence::default()), authorizer: Some(Arc::new(watchdog_may)), ..Self::default() }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What it answers over HTTP is in `routes`. Must not know: agents, kubelets.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::access::{User, issue_token};
 use super::api_options::ApiOptions;
 use super::clock::{Clock, lock};
 use super::exec::Executor;
@@ -18,7 +20,7 @@ use super::http::{Answer, Call, Listener, Reset, Server, Service};
 use super::lifecycle::{Author, DeleteOptions, Deletion, Lifecycle};
 use super::patch::{self, Style};
 use super::request_log::{Pulse, RequestLog, RequestRecord};
-use super::resource::{CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, Resource, key, text};
+use super::resource::{CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, PODS, Resource, key, text};
 use super::selector::Selector;
 use super::status::Status;
 use super::{garbage, routes};
@@ -35,6 +37,8 @@ pub(crate) struct Shared {
     pub cut: watch::Sender<u64>,
     pub pulse: Pulse,
     pub executor: Mutex<Option<Executor>>,
+    /// Tokens of service accounts, besides those of the options.
+    pub issued: Mutex<BTreeMap<String, User>>,
     faults: FaultPlan,
     log: RequestLog,
     server: Mutex<Option<Server>>,
@@ -53,6 +57,7 @@ impl ApiServer {
             cut: watch::Sender::new(0),
             pulse,
             executor: Mutex::default(),
+            issued: Mutex::default(),
             faults: FaultPlan::default(),
             log: RequestLog::default(),
             server: Mutex::default(),
@@ -134,6 +139,21 @@ impl ApiServer {
     /// Says what runs in containers from now on; until then `pods/exec` answers 500.
     pub fn run_in_containers(&self, executor: Executor) {
         *lock(&self.0.executor) = Some(executor);
+    }
+
+    /// A token of a pod's service account that is bound to the pod, as the kubelet mounts one. It ends with the pod.
+    ///
+    /// # Errors
+    /// 404 if the pod is not there.
+    pub fn token_of_pod(&self, namespace: &str, name: &str) -> Result<String, Status> {
+        let pod = self.get(&PODS, namespace, name)?;
+        Ok(issue_token(&self.0, namespace, text(&pod, "/spec/serviceAccountName"), Some(&pod)))
+    }
+
+    /// A token of a service account that is bound to nothing, and so names no node.
+    #[must_use]
+    pub fn token_of_account(&self, namespace: &str, name: &str) -> String {
+        issue_token(&self.0, namespace, name, None)
     }
 
     /// The requests over HTTP so far.

@@ -199,6 +199,15 @@ impl Cluster {
         )
     }
 
+    /// A kubeconfig with the token of the watchdog's pod on a node. Pod, namespace and Leases are made if they are not there.
+    ///
+    /// # Errors
+    /// As the API server refuses.
+    pub fn watchdog_kubeconfig(&self, node: &Node) -> Result<String, Status> {
+        let (namespace, name) = workload::ensure_watchdog(&self.0.api, node.name())?;
+        Ok(self.kubeconfig_for(&self.0.api.token_of_pod(&namespace, &name)?))
+    }
+
     /// The simulated time.
     #[must_use]
     pub fn now(&self) -> Timestamp {

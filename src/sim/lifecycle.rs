@@ -190,12 +190,28 @@ impl Lifecycle {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Deletion, Status> {
+        self.delete_admitted(resource, namespace, name, options, |_| Ok(()))
+    }
+
+    /// Deletes if admission has nothing against it, which is asked where the API server asks it: after the preconditions,
+    /// and not for a pod that would stay as it is.
+    pub(crate) fn delete_admitted(
+        &self,
+        resource: &'static Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        admit: impl FnOnce(&Value) -> Result<(), Status>,
+    ) -> Result<Deletion, Status> {
         let key = key(namespace, name);
         let now = self.clock.now();
         self.store.transact(|tables| {
             let old = tables.get(resource.storage, &key).ok_or_else(|| Status::not_found(resource, name))?;
             check_preconditions(resource, name, &old, options)?;
             let terminating = (resource == &PODS).then(|| pods::terminating(&old, options, now)).flatten();
+            if terminating.as_ref() != Some(&*old) {
+                admit(&old)?;
+            }
             if let Some(terminating) = terminating {
                 if options.dry_run || terminating == *old {
                     return Ok(Deletion::Pending(terminating));

@@ -18,6 +18,7 @@ mod discovery;
 mod endpoint;
 mod exec;
 mod faults;
+mod fence;
 mod garbage;
 mod http;
 mod ipam;
@@ -33,6 +34,7 @@ mod recorder;
 mod registry;
 mod request_log;
 mod resource;
+mod rights;
 mod route_writes;
 mod routes;
 mod selector;
@@ -51,15 +53,17 @@ pub use cni::IP_ANNOTATION;
 pub use endpoint::{AgentVersion, EndpointSpec, LogEntry, Reserved};
 pub use exec::{ExecReply, ExecRequest, Executor};
 pub use faults::{Fault, Injected};
+pub use fence::Fence;
 pub use ipam::{Cidr, InvalidCidr};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use lifecycle::{DeleteOptions, Deletion};
 pub use limiter::{Limits, RateLimits};
 pub use request_log::RequestRecord;
 pub use resource::{
-    CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES, DAEMON_SETS, EVENTS, LEASES, NAMESPACES,
-    NEW_EVENTS, NODES, PODS, REPLICA_SETS, Resource, STATEFUL_SETS,
+    ADMISSION_BINDINGS, ADMISSION_POLICIES, CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES,
+    DAEMON_SETS, EVENTS, LEASES, NAMESPACES, NEW_EVENTS, NODES, PODS, REPLICA_SETS, Resource, STATEFUL_SETS,
 };
+pub use rights::{Right, WATCHDOG_RIGHTS};
 pub use status::Status;
 pub use workload::{Workload, WorkloadKind};
 

@@ -52,17 +52,32 @@ pub(crate) fn default(pod: &mut Value, author: Author) -> Result<(), Status> {
     Ok(())
 }
 
-/// The terminating form of a pod that has to wait for its kubelet; `None` if it goes at once.
-pub(crate) fn terminating(pod: &Value, options: &DeleteOptions, now: Timestamp) -> Option<Value> {
-    let asked = options.grace_period_seconds.map(|asked| if asked < 0 { 1 } else { asked });
-    if pod["metadata"].get("deletionTimestamp").is_some() {
-        return shortened(pod, asked, now);
-    }
+/// The grace period of a delete as admission sees it: of a pod that is not terminating yet the server has settled it by then.
+pub(crate) fn grace_period(pod: &Value, options: &DeleteOptions) -> Option<i64> {
+    let asked = asked(options);
+    if pod["metadata"].get("deletionTimestamp").is_some() { asked } else { Some(settled(pod, asked)) }
+}
+
+fn asked(options: &DeleteOptions) -> Option<i64> {
+    options.grace_period_seconds.map(|asked| if asked < 0 { 1 } else { asked })
+}
+
+/// The pod's own period where none is asked for; 0 where there is nobody to wait for.
+fn settled(pod: &Value, asked: Option<i64>) -> i64 {
     let default =
         pod.pointer("/spec/terminationGracePeriodSeconds").and_then(Value::as_i64).unwrap_or_default();
     let finished = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
     let unbound = text(pod, "/spec/nodeName").is_empty();
-    let period = if finished || unbound { 0 } else { asked.unwrap_or(default) };
+    if finished || unbound { 0 } else { asked.unwrap_or(default) }
+}
+
+/// The terminating form of a pod that has to wait for its kubelet; `None` if it goes at once.
+pub(crate) fn terminating(pod: &Value, options: &DeleteOptions, now: Timestamp) -> Option<Value> {
+    let asked = asked(options);
+    if pod["metadata"].get("deletionTimestamp").is_some() {
+        return shortened(pod, asked, now);
+    }
+    let period = settled(pod, asked);
     if period == 0 {
         return None;
     }

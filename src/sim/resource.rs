@@ -98,6 +98,30 @@ pub static DAEMON_SETS: Resource = Resource {
 };
 /// coordination.k8s.io/v1 leases.
 pub static LEASES: Resource = resource("coordination.k8s.io", "v1", "leases", "lease", "Lease");
+/// admissionregistration.k8s.io/v1 validatingadmissionpolicies: stored, and obeyed by nobody. The fence that is obeyed is
+/// `Fence`.
+pub static ADMISSION_POLICIES: Resource = Resource {
+    namespaced: false,
+    status: true,
+    ..resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicy",
+        "ValidatingAdmissionPolicy",
+    )
+};
+/// admissionregistration.k8s.io/v1 validatingadmissionpolicybindings: the same.
+pub static ADMISSION_BINDINGS: Resource = Resource {
+    namespaced: false,
+    ..resource(
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingadmissionpolicybindings",
+        "validatingadmissionpolicybinding",
+        "ValidatingAdmissionPolicyBinding",
+    )
+};
 /// cilium.io/v2 ciliumnodes.
 pub static CILIUM_NODES: Resource = Resource {
     short_names: &["cn", "ciliumn"],
@@ -118,7 +142,7 @@ pub static CILIUM_ENDPOINT_SLICES: Resource = Resource {
 };
 
 /// Every resource.
-pub(crate) static RESOURCES: [&Resource; 12] = [
+pub(crate) static RESOURCES: [&Resource; 14] = [
     &PODS,
     &EVENTS,
     &NEW_EVENTS,
@@ -128,6 +152,8 @@ pub(crate) static RESOURCES: [&Resource; 12] = [
     &STATEFUL_SETS,
     &DAEMON_SETS,
     &LEASES,
+    &ADMISSION_POLICIES,
+    &ADMISSION_BINDINGS,
     &CILIUM_NODES,
     &CILIUM_ENDPOINTS,
     &CILIUM_ENDPOINT_SLICES,

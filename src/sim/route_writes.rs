@@ -4,12 +4,15 @@
 
 use serde_json::{Value, json};
 
+use super::access::{User, namespace_of};
 use super::apiserver::Shared;
+use super::fence::Wish;
 use super::http::Call;
 use super::lifecycle::{Author, DeleteOptions, Deletion};
 use super::paging::without_type;
 use super::patch::{self, Style};
-use super::resource::{Resource, Target, key, text};
+use super::pods::grace_period;
+use super::resource::{LEASES, PODS, Resource, Target, key, text};
 use super::routes::{Query, Result, selector};
 use super::status::{Status, deleted};
 use super::watch::{shown, stored};
@@ -50,7 +53,8 @@ pub(crate) fn update(shared: &Shared, target: &Target, call: &Call, query: &Quer
             target.name
         )));
     }
-    if target.resource.is_custom() && text(&object, "/metadata/resourceVersion").is_empty() {
+    let conditional = target.resource.is_custom() || target.resource == &LEASES;
+    if conditional && text(&object, "/metadata/resourceVersion").is_empty() {
         return Err(Status::version_required(target.resource, &target.name));
     }
     let status = target.subresource == "status";
@@ -110,33 +114,66 @@ pub(crate) fn change(shared: &Shared, target: &Target, call: &Call, query: &Quer
 }
 
 /// Deletes an object or a collection.
-pub(crate) fn delete(shared: &Shared, target: &Target, call: &Call, query: &Query) -> Result {
+pub(crate) fn delete(shared: &Shared, user: &User, target: &Target, call: &Call, query: &Query) -> Result {
     let asked = body(call)?;
     if !asked.is_object() && !asked.is_null() {
         let why = "couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
         return Err(Status::bad_request(why));
     }
     let mut options = DeleteOptions::read(&asked);
-    options.dry_run |= dry_run(query);
-    if let Ok(seconds) = query.get("gracePeriodSeconds").parse() {
-        options.grace_period_seconds = Some(seconds);
+    // Where there is a body the server takes no option from the query, not even `dryRun`.
+    if asked.is_null() {
+        options.dry_run = dry_run(query);
+        options.grace_period_seconds = query.get("gracePeriodSeconds").parse().ok();
     }
     if target.name.is_empty() {
-        return delete_collection(shared, target, query, &options);
+        return delete_collection(shared, user, target, query, &options);
     }
-    let deletion = shared.lifecycle.delete(target.resource, &target.namespace, &target.name, &options)?;
+    let deletion = delete_one(shared, user, target, (&target.namespace, &target.name), &options)?;
     Ok((200, deletion_answer(target.resource, deletion)))
 }
 
-fn delete_collection(shared: &Shared, target: &Target, query: &Query, options: &DeleteOptions) -> Result {
+/// Deletes an object if the fence lets it pass.
+fn delete_one(
+    shared: &Shared,
+    user: &User,
+    target: &Target,
+    (namespace, name): (&str, &str),
+    options: &DeleteOptions,
+) -> Result<Deletion> {
+    let fence = shared.options.fence.as_ref().filter(|_| target.resource == &PODS);
+    let of_namespace = fence.map(|_| namespace_of(shared, namespace)).unwrap_or_default();
+    let admit = |pod: &Value| {
+        let wish = Wish {
+            user,
+            name: &target.name,
+            uid: options.uid.as_deref().unwrap_or_default(),
+            grace: grace_period(pod, options),
+            pod,
+            namespace: &of_namespace,
+        };
+        fence.map_or(Ok(()), |fence| fence.admit(&wish))
+    };
+    shared.lifecycle.delete_admitted(target.resource, namespace, name, options, admit)
+}
+
+fn delete_collection(
+    shared: &Shared,
+    user: &User,
+    target: &Target,
+    query: &Query,
+    options: &DeleteOptions,
+) -> Result {
     let selector = selector(target, query)?;
     let (objects, _) = shared.lifecycle.store.snapshot(target.resource.storage);
     let mut items = Vec::new();
     for object in objects.values().filter(|object| selector.matches(object)) {
         let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
         // The answer has the objects as they were.
-        if shared.lifecycle.delete(target.resource, namespace, name, options).is_ok() {
-            items.push(without_type(&shown(target.resource, object)));
+        match delete_one(shared, user, target, (namespace, name), options) {
+            Ok(_) => items.push(without_type(&shown(target.resource, object))),
+            Err(status) if status.code == 404 => {}
+            Err(status) => return Err(status),
         }
     }
     let resource = target.resource;

@@ -8,7 +8,7 @@ use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Response};
 use serde_json::Value;
 
-use super::access::{access_review, attributes, authenticate, authorize};
+use super::access::{User, access_review, attributes, authenticate, authorize, self_review};
 use super::apiserver::Shared;
 use super::exec::answer_exec;
 use super::http::{Body, Call, answer, json_line, stream_body};
@@ -22,6 +22,7 @@ use super::{discovery, watch};
 
 const OWN_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// A failing answer.
 pub(crate) fn refuse(status: &Status) -> Response<Body> {
@@ -49,7 +50,7 @@ pub(crate) fn route(shared: &Shared, call: &Call) -> Response<Body> {
         Ok(user) => user,
         Err(status) => return refuse(&status),
     };
-    let attributes = attributes(&user, call, target.as_ref(), &query);
+    let attributes = attributes(&user.name, call, target.as_ref(), &query);
     if let Err(status) = authorize(shared, &attributes, target.as_ref()) {
         return refuse(&status);
     }
@@ -69,7 +70,7 @@ pub(crate) fn route(shared: &Shared, call: &Call) -> Response<Body> {
         ("POST", true) => create(shared, &target, call, &query),
         ("PUT", false) => update(shared, &target, call, &query),
         ("PATCH", false) => change(shared, &target, call, &query),
-        ("DELETE", _) => delete(shared, &target, call, &query),
+        ("DELETE", _) => delete(shared, &user, &target, call, &query),
         _ => return refuse(&Status::method_not_allowed()),
     };
     match result {
@@ -102,14 +103,17 @@ impl Query {
     }
 }
 
-fn other(shared: &Shared, call: &Call, user: &str) -> Response<Body> {
+fn other(shared: &Shared, call: &Call, user: &User) -> Response<Body> {
+    if call.path == SELF_REVIEWS && call.method == Method::POST {
+        return json_line(201, &self_review(shared, user));
+    }
     if matches!(call.path.as_str(), OWN_ACCESS_REVIEWS | ACCESS_REVIEWS) && call.method == Method::POST {
         let review = match call.json() {
             Ok(review) => review,
             Err(error) => return refuse(&Status::bad_request(error.to_string())),
         };
         if call.path == OWN_ACCESS_REVIEWS {
-            return json_line(201, &access_review(shared, "SelfSubjectAccessReview", user, review));
+            return json_line(201, &access_review(shared, "SelfSubjectAccessReview", &user.name, review));
         }
         let named = review.pointer("/spec/user").and_then(Value::as_str).unwrap_or_default().to_owned();
         return json_line(201, &access_review(shared, "SubjectAccessReview", &named, review));

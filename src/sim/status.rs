@@ -114,6 +114,14 @@ impl Status {
         }
     }
 
+    /// The same with a cause in its details, as a denial by admission policy has one.
+    pub(crate) fn with_cause(mut self, message: &str) -> Self {
+        if let Some(details) = &mut self.details {
+            details["causes"] = json!([{"message": message}]);
+        }
+        self
+    }
+
     /// 405.
     #[must_use]
     pub fn method_not_allowed() -> Self {

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use super::agent::Agent;
 use super::apiserver::ApiServer;
 use super::cni::IP_ANNOTATION;
-use super::resource::{DAEMON_SETS, PODS, REPLICA_SETS, Resource, STATEFUL_SETS, text};
+use super::resource::{
+    DAEMON_SETS, LEASES, NAMESPACES, NODES, PODS, REPLICA_SETS, Resource, STATEFUL_SETS, text,
+};
 use super::status::Status;
 
 /// What kind of controller looks after the pods.
@@ -120,10 +122,51 @@ impl Workload {
     }
 }
 
+/// Makes what a cluster has of the watchdog besides its rights, and its pod on a node; gives the pod's namespace and name.
+pub(crate) fn ensure_watchdog(api: &ApiServer, node: &str) -> Result<(String, String), Status> {
+    let (namespace, app) = ("cilium-leak-healer", "cilium-leak-healer");
+    let ensure = |resource: &'static Resource, namespace: &str, object: Value| {
+        let name = text(&object, "/metadata/name").to_owned();
+        api.get(resource, namespace, &name).or_else(|_| api.create(resource, object))
+    };
+    let labels = json!({"app.kubernetes.io/name": app});
+    let named = |name: &str| json!({"name": name, "namespace": namespace, "labels": labels});
+    let own = json!({"name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}});
+    ensure(&NAMESPACES, "", json!({"metadata": own, "status": {"phase": "Active"}}))?;
+    for lease in ["delete-pod-0", "delete-pod-1", "delete-pod-2", "restart-agent"] {
+        let lease = json!({"metadata": named(&format!("{app}-{lease}")), "spec": {}});
+        ensure(&LEASES, namespace, lease)?;
+    }
+    let spec = json!({"selector": {"matchLabels": labels}});
+    let daemon_set = ensure(&DAEMON_SETS, namespace, json!({"metadata": named(app), "spec": spec}))?;
+    let name = format!("{app}-{node}");
+    let address = api.get(&NODES, "", node)?.pointer("/status/addresses/0/address").cloned();
+    let mut pod = json!({
+        "metadata": named(&name),
+        "spec": {
+            "nodeName": node, "hostNetwork": true, "serviceAccountName": app, "serviceAccount": app,
+            "containers": [{"name": app, "image": "cilium-leak-healer:0.1.0"}],
+        },
+        "status": {
+            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+            "containerStatuses": [{"name": app, "ready": true, "started": true, "restartCount": 0, "state": {"running": {}}}],
+        },
+    });
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": app, "uid": text(&daemon_set, "/metadata/uid"), "controller": true,
+    }]);
+    ensure(&PODS, namespace, pod)?;
+    Ok((namespace.to_owned(), name))
+}
+
 /// Keeps the agent's own pod on a node: when it is deleted the agent restarts, with the socket gone for a while.
 pub(crate) async fn run_agent_pod(api: ApiServer, agent: Agent, node: String, restart_time: Duration) {
     let daemon_set = api.get(&DAEMON_SETS, "kube-system", "cilium").or_else(|_| {
-        api.create(&DAEMON_SETS, json!({"metadata": {"name": "cilium", "namespace": "kube-system"}, "spec": {"selector": {"matchLabels": {"k8s-app": "cilium"}}}}))
+        api.create(&DAEMON_SETS, json!({
+            "metadata": {"name": "cilium", "namespace": "kube-system"},
+            "spec": {"selector": {"matchLabels": {"k8s-app": "cilium"}}},
+            "status": {"observedGeneration": 1, "desiredNumberScheduled": 1, "currentNumberScheduled": 1, "updatedNumberScheduled": 1, "numberReady": 1},
+        }))
     });
     let owner = daemon_set.map(|object| text(&object, "/metadata/uid").to_owned()).unwrap_or_default();
     let fields = format!("spec.nodeName={node}");

@@ -3,6 +3,7 @@
 mod agent;
 mod api;
 mod faults;
+mod fence;
 mod kubelet;
 mod watches;
 
