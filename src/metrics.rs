@@ -13,12 +13,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::domain::{Finding, Judgement, Verdict, Withheld};
+use crate::domain::{ActOutcome, Finding, Judgement, RemedyKind, Verdict, Withheld};
 
 mod labels;
 mod register;
 
-pub use labels::{AGENT_OUTCOMES, ActKind, ActOutcome, AgentCall, ApiOutcome, ApiResource, ApiVerb};
+pub use labels::{AGENT_OUTCOMES, AgentCall, ApiOutcome, ApiResource, ApiVerb, HELD_BACK, NoteOutcome};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,6 +28,18 @@ const NOT_WEDGED: &str = "not-wedged";
 
 /// Bounds of the durations, in seconds: the agent's waits end at 10 s, a client's time-out lies below.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0];
+
+/// Where the breaker can stand.
+const BREAKER: [&str; 3] = ["closed", "open", "half-open"];
+/// What the self-test can find.
+const FENCE: [&str; 4] = ["working", "missing", "unknown", "not-tested"];
+
+/// Sets one state of a set to 1 and all others to 0.
+fn set_one(family: &Family<One, Gauge>, all: &[&'static str], state: &str) {
+    for word in all {
+        family.get_or_create(&[("state", *word)]).set(i64::from(*word == state));
+    }
+}
 
 type One = [(&'static str, &'static str); 1];
 type Two = [(&'static str, &'static str); 2];
@@ -48,10 +60,15 @@ pub struct Metrics {
     judgements: Counters<One>,
     refusals: Counters<One>,
     acts: Counters<Two>,
+    held_back: Counters<One>,
+    budget_tokens: Family<One, Gauge>,
+    breaker: Family<One, Gauge>,
+    fence: Family<One, Gauge>,
     agent_requests: Counters<Two>,
     agent_durations: Histograms<One>,
     api_requests: Counters<Three>,
     api_durations: Histograms<Two>,
+    notes: Counters<One>,
     mode: Family<One, Gauge>,
     pods_watched: Gauge,
     malformed: Counters<One>,
@@ -74,10 +91,15 @@ impl Metrics {
             judgements: Family::default(),
             refusals: Family::default(),
             acts: Family::default(),
+            held_back: Family::default(),
+            budget_tokens: Family::default(),
+            breaker: Family::default(),
+            fence: Family::default(),
             agent_requests: Family::default(),
             agent_durations: Family::new_with_constructor(histogram),
             api_requests: Family::default(),
             api_durations: Family::new_with_constructor(histogram),
+            notes: Family::default(),
             mode: Family::default(),
             pods_watched: Gauge::default(),
             malformed: Family::default(),
@@ -119,8 +141,30 @@ impl Metrics {
     }
 
     /// Counts a remedy that came to an end.
-    pub fn acted(&self, kind: ActKind, outcome: ActOutcome) {
+    pub fn acted(&self, kind: RemedyKind, outcome: ActOutcome) {
         self.acts.get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())]).inc();
+    }
+
+    /// Counts that an act could have followed and was held back, by a word of [`HELD_BACK`] or of a bound.
+    pub fn held_back(&self, by: &'static str) {
+        self.held_back.get_or_create(&[("reason", by)]).inc();
+    }
+
+    /// Sets what the ledger's bounds leave; without a ledger the breaker counts as open.
+    pub fn set_bounds(
+        &self,
+        tokens: impl IntoIterator<Item = (RemedyKind, u32)>,
+        breaker: Option<&'static str>,
+    ) {
+        for (remedy, left) in tokens {
+            self.budget_tokens.get_or_create(&[("remedy", remedy.as_str())]).set(i64::from(left));
+        }
+        set_one(&self.breaker, &BREAKER, breaker.unwrap_or("open"));
+    }
+
+    /// Says what the self-test found: a word of `working`, `missing`, `unknown`, `not-tested`.
+    pub fn set_fence(&self, state: &'static str) {
+        set_one(&self.fence, &FENCE, state);
     }
 
     /// Counts a call of the agent; `outcome` is one of [`AGENT_OUTCOMES`].
@@ -134,6 +178,11 @@ impl Metrics {
         let [verb, resource] = [("verb", verb.as_str()), ("resource", resource.as_str())];
         self.api_requests.get_or_create(&[verb, resource, ("outcome", outcome.as_str())]).inc();
         self.api_durations.get_or_create(&[verb, resource]).observe(took.as_secs_f64());
+    }
+
+    /// Counts a Kubernetes Event that was to be written.
+    pub fn noted(&self, outcome: NoteOutcome) {
+        self.notes.get_or_create(&[("outcome", outcome.as_str())]).inc();
     }
 
     /// Says which mode the program runs in.

@@ -16,17 +16,31 @@ pub enum Check {
     PodWatch,
     /// The agent answers.
     Agent,
+    /// What is done and refused can be put on record. Without it nothing is done.
+    Ledger,
+    /// The admission fence is at work, and the rights are those that they should be. Without it nothing is done.
+    Fence,
 }
 
 impl Check {
     /// All of them, in the order of the listing.
-    pub const ALL: [Self; 2] = [Self::PodWatch, Self::Agent];
+    pub const ALL: [Self; 4] = [Self::PodWatch, Self::Agent, Self::Ledger, Self::Fence];
 
     /// The word for it in the listing.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PodWatch => "pod-watch",
             Self::Agent => "agent",
+            Self::Ledger => "ledger",
+            Self::Fence => "fence",
+        }
+    }
+
+    /// Whether the watchdog can watch and tell without it: then it is degraded, and ready all the same.
+    fn only_degrades(self) -> bool {
+        match self {
+            Self::PodWatch | Self::Agent => false,
+            Self::Ledger | Self::Fence => true,
         }
     }
 }
@@ -50,6 +64,8 @@ struct Inner {
 pub(super) struct Report {
     pub(super) listing: String,
     pub(super) passed: bool,
+    /// It works, but not as it was asked to.
+    pub(super) degraded: bool,
 }
 
 impl Health {
@@ -102,7 +118,7 @@ impl Health {
         } else {
             Err(format!("no turn for {} s, {} s allowed", since.as_secs(), self.0.stale_after.as_secs()))
         };
-        Report::of([("loop", state)])
+        Report::of([("loop", state, false)])
     }
 
     pub(super) fn readiness(&self) -> Report {
@@ -112,23 +128,28 @@ impl Health {
         } else {
             Ok(())
         };
-        let checks = Check::ALL.map(Check::as_str).into_iter().zip(states);
-        Report::of(checks.chain([("shutdown", shutdown)]))
+        let checks = Check::ALL.into_iter().zip(states);
+        let checks = checks.map(|(check, state)| (check.as_str(), state, check.only_degrades()));
+        Report::of(checks.chain([("shutdown", shutdown, false)]))
     }
 }
 
 impl Report {
     /// One line a check, as the Kubernetes API server writes them.
-    fn of(checks: impl IntoIterator<Item = (&'static str, Result<(), String>)>) -> Self {
-        let mut report = Self { listing: String::new(), passed: true };
-        for (name, state) in checks {
-            // Writing to a String cannot fail.
-            let _ = match state {
-                Ok(()) => writeln!(report.listing, "[+]{name} ok"),
-                Err(reason) => {
-                    report.passed = false;
-                    writeln!(report.listing, "[-]{name} failed: {}", reason.replace(char::is_control, " "))
-                }
+    fn of(checks: impl IntoIterator<Item = (&'static str, Result<(), String>, bool)>) -> Self {
+        let mut report = Self { listing: String::new(), passed: true, degraded: false };
+        for (name, state, only_degrades) in checks {
+            let Err(reason) = state.map_err(|reason| reason.replace(char::is_control, " ")) else {
+                // Writing to a String cannot fail.
+                let _ = writeln!(report.listing, "[+]{name} ok");
+                continue;
+            };
+            let _ = if only_degrades {
+                report.degraded = true;
+                writeln!(report.listing, "[!]{name} degraded: {reason}")
+            } else {
+                report.passed = false;
+                writeln!(report.listing, "[-]{name} failed: {reason}")
             };
         }
         report

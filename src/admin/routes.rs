@@ -56,13 +56,17 @@ pub fn router(health: Health, metrics: Arc<Metrics>) -> Router {
         })
 }
 
-/// `ok` for the short form, the listing for `?verbose` and for every failure (500, as the API server does).
+/// `ok` for the short form, the listing for `?verbose`, for what is degraded, and for every failure (500, as the API
+/// server does).
 fn probe(name: &str, report: &Report, query: Option<&str>) -> Response {
     let verbose = query
         .into_iter()
         .flat_map(|query| query.split('&'))
         .any(|pair| pair.split('=').next() == Some("verbose"));
     match (report.passed, verbose) {
+        (true, _) if report.degraded => {
+            text(StatusCode::OK, format!("{}{name} check passed, degraded\n", report.listing))
+        }
         (true, false) => text(StatusCode::OK, "ok"),
         (true, true) => text(StatusCode::OK, format!("{}{name} check passed\n", report.listing)),
         (false, _) => {

@@ -111,11 +111,15 @@ async fn readiness_lists_what_is_missing() {
     let running = started().await;
     running.health.set(Check::PodWatch, Ok(()));
     running.health.set(Check::Agent, Err("no socket at /var/run/cilium/cilium.sock\n".to_owned()));
+    running.health.set(Check::Ledger, Ok(()));
+    running.health.set(Check::Fence, Ok(()));
     let (head, body) = running.ask("GET", "/readyz").await;
     assert_eq!(status(&head), "500");
     insta::assert_snapshot!(body, @r"
     [+]pod-watch ok
     [-]agent failed: no socket at /var/run/cilium/cilium.sock 
+    [+]ledger ok
+    [+]fence ok
     [+]shutdown ok
     readyz check failed
     ");
@@ -126,9 +130,25 @@ async fn readiness_lists_what_is_missing() {
     insta::assert_snapshot!(running.ask("GET", "/readyz?verbose").await.1, @r"
     [+]pod-watch ok
     [+]agent ok
+    [+]ledger ok
+    [+]fence ok
     [+]shutdown ok
     readyz check passed
     ");
+
+    // It watches and tells: that is ready, and not all that was asked for.
+    running.health.set(Check::Fence, Err("the fence is not there".to_owned()));
+    let (head, body) = running.ask("GET", "/readyz").await;
+    assert_eq!(status(&head), "200");
+    insta::assert_snapshot!(body, @r"
+    [+]pod-watch ok
+    [+]agent ok
+    [+]ledger ok
+    [!]fence degraded: the fence is not there
+    [+]shutdown ok
+    readyz check passed, degraded
+    ");
+    assert!(running.health.is_ready());
 
     running.health.shutting_down();
     let (head, body) = running.ask("GET", "/readyz").await;

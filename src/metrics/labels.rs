@@ -1,62 +1,36 @@
 //! The label values that are no words of the domain, each a closed set.
 
-/// What was begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ActKind {
-    /// Disconnect one endpoint from the agent.
-    DisconnectEndpoint,
-    /// Delete the wedged pod.
-    DeletePod,
+use crate::domain::{ActOutcome, RemedyKind};
+
+/// Each remedy with the ends that it can come to.
+pub(super) fn act_pairs() -> impl Iterator<Item = (RemedyKind, ActOutcome)> {
+    use ActOutcome::{Aborted, Deleted, Disconnected, Failed, Healed, Interrupted, NotHealed};
+    let each = |kind| {
+        let ends: &[ActOutcome] = match kind {
+            RemedyKind::DisconnectEndpoint => {
+                &[Healed, Disconnected, Aborted, Failed, NotHealed, Interrupted]
+            }
+            RemedyKind::DeletePod => &[Deleted, Aborted, Failed, NotHealed, Interrupted],
+            RemedyKind::RestartAgent => &[Healed, Disconnected, Aborted, Failed, NotHealed, Interrupted],
+        };
+        ends.iter().map(move |end| (kind, *end))
+    };
+    RemedyKind::ALL.into_iter().flat_map(each)
 }
 
-impl ActKind {
-    /// The domain's word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::DisconnectEndpoint => "disconnect-endpoint",
-            Self::DeletePod => "delete-pod",
-        }
-    }
-}
-
-/// How a remedy ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ActOutcome {
-    /// The address is free and the pod got its sandbox.
-    Healed,
-    /// The address is free; the pod's sandbox was not seen yet.
-    Disconnected,
-    /// The pod was deleted.
-    Deleted,
-    /// The last look before the act showed a change: nothing was done.
-    Aborted,
-    /// The call failed.
-    Failed,
-    /// The call went well and the wedge is still there.
-    NotHealed,
-}
-
-impl ActOutcome {
-    /// The word for it in all outputs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Healed => "healed",
-            Self::Disconnected => "disconnected",
-            Self::Deleted => "deleted",
-            Self::Aborted => "aborted",
-            Self::Failed => "failed",
-            Self::NotHealed => "not-healed",
-        }
-    }
-
-    /// Each remedy with the ends that it can come to.
-    pub(super) fn pairs() -> impl Iterator<Item = (ActKind, Self)> {
-        let disconnect = [Self::Healed, Self::Disconnected, Self::Aborted, Self::Failed, Self::NotHealed];
-        let delete = [Self::Healed, Self::Deleted, Self::Aborted, Self::Failed, Self::NotHealed];
-        let disconnect = disconnect.map(|outcome| (ActKind::DisconnectEndpoint, outcome));
-        disconnect.into_iter().chain(delete.map(|outcome| (ActKind::DeletePod, outcome)))
-    }
-}
+/// What can hold an act back. The bounds' words come from the ledger.
+pub const HELD_BACK: [&str; 10] = [
+    "observe-mode",
+    "remedy-off",
+    "namespace",
+    "quiet-period",
+    "fence",
+    "opt-out",
+    "paused",
+    "agent-version",
+    "lease",
+    "unreadable",
+];
 
 /// A call of the agent's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -133,6 +107,8 @@ pub enum ApiVerb {
     Create,
     /// Change an object: an Event's series.
     Patch,
+    /// Replace an object in the version it was read in: a Lease.
+    Update,
     /// Delete one object.
     Delete,
 }
@@ -146,13 +122,15 @@ impl ApiVerb {
             Self::Watch => "watch",
             Self::Create => "create",
             Self::Patch => "patch",
+            Self::Update => "update",
             Self::Delete => "delete",
         }
     }
 
     /// What a node's watchdog asks for in its life.
-    pub(super) fn usual() -> [(Self, ApiResource); 8] {
+    pub(super) fn usual() -> [(Self, ApiResource); 9] {
         [
+            (Self::Create, ApiResource::Events),
             (Self::List, ApiResource::Pods),
             (Self::Watch, ApiResource::Pods),
             (Self::Get, ApiResource::Pods),
@@ -170,7 +148,7 @@ impl ApiVerb {
 pub enum ApiResource {
     /// `pods`.
     Pods,
-    /// `events`.
+    /// `events`, of both API groups.
     Events,
     /// `ciliumnodes.cilium.io`.
     CiliumNodes,
@@ -178,6 +156,18 @@ pub enum ApiResource {
     CiliumEndpoints,
     /// `ciliumendpointslices.cilium.io`.
     CiliumEndpointSlices,
+    /// `namespaces`.
+    Namespaces,
+    /// `nodes`.
+    Nodes,
+    /// `daemonsets.apps`.
+    DaemonSets,
+    /// `leases.coordination.k8s.io`.
+    Leases,
+    /// `selfsubjectreviews.authentication.k8s.io`.
+    SelfSubjectReviews,
+    /// `selfsubjectaccessreviews.authorization.k8s.io`.
+    SelfSubjectAccessReviews,
     /// `/api`, `/apis`, `/version`.
     Discovery,
     /// Any other.
@@ -197,8 +187,39 @@ impl ApiResource {
             Self::CiliumNodes => "ciliumnodes",
             Self::CiliumEndpoints => "ciliumendpoints",
             Self::CiliumEndpointSlices => "ciliumendpointslices",
+            Self::Namespaces => "namespaces",
+            Self::Nodes => "nodes",
+            Self::DaemonSets => "daemonsets",
+            Self::Leases => "leases",
+            Self::SelfSubjectReviews => "selfsubjectreviews",
+            Self::SelfSubjectAccessReviews => "selfsubjectaccessreviews",
             Self::Discovery => "discovery",
             Self::Other => "other",
+        }
+    }
+}
+
+/// What became of a Kubernetes Event that the watchdog had to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NoteOutcome {
+    /// The API server took it.
+    Written,
+    /// It did not, or gave no answer in time.
+    Failed,
+    /// Too many were waiting.
+    Dropped,
+}
+
+impl NoteOutcome {
+    /// All of them.
+    pub(super) const ALL: [Self; 3] = [Self::Written, Self::Failed, Self::Dropped];
+
+    /// The word for it in all outputs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
         }
     }
 }

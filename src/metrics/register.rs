@@ -9,8 +9,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Unit;
 
-use super::{ActOutcome, AgentCall, ApiOutcome, ApiResource, ApiVerb, Metrics, NOT_WEDGED};
-use crate::domain::{Verdict, Withheld};
+use super::labels::act_pairs;
+use super::{AgentCall, ApiOutcome, ApiResource, ApiVerb, HELD_BACK, Metrics, NOT_WEDGED, NoteOutcome};
+use crate::domain::{RemedyKind, Verdict, Withheld};
 
 const MODES: [&str; 2] = ["observe", "heal"];
 
@@ -28,9 +29,14 @@ impl Metrics {
         for withheld in Withheld::ALL {
             create(&self.refusals, &[("reason", withheld.as_str())]);
         }
-        for (kind, outcome) in ActOutcome::pairs() {
+        for (kind, outcome) in act_pairs() {
             create(&self.acts, &[("remedy", kind.as_str()), ("outcome", outcome.as_str())]);
         }
+        for word in HELD_BACK {
+            create(&self.held_back, &[("reason", word)]);
+        }
+        self.set_bounds(RemedyKind::ALL.map(|remedy| (remedy, 0)), None);
+        self.set_fence("not-tested");
         for call in AgentCall::ALL {
             create(&self.agent_durations, &[("call", call.as_str())]);
             for outcome in call.usual_outcomes() {
@@ -46,6 +52,9 @@ impl Metrics {
         }
         for resource in ApiResource::OBJECTS {
             create(&self.malformed, &[("resource", resource.as_str())]);
+        }
+        for outcome in NoteOutcome::ALL {
+            create(&self.notes, &[("outcome", outcome.as_str())]);
         }
         for mode in MODES {
             create(&self.mode, &[("mode", mode)]);
@@ -68,6 +77,26 @@ impl Metrics {
             self.refusals.clone(),
         );
         r.register("acts", "Remedies begun, by how they ended", self.acts.clone());
+        r.register(
+            "held_back",
+            "Times that two judgements agreed on a remedy and it was held back, by what did so",
+            self.held_back.clone(),
+        );
+        r.register(
+            "budget_tokens",
+            "Acts that the budget of this node allows now, by remedy; 0 without a ledger",
+            self.budget_tokens.clone(),
+        );
+        r.register(
+            "breaker",
+            "1 for the state of the breaker, 0 for the others; open without a ledger",
+            self.breaker.clone(),
+        );
+        r.register(
+            "fence",
+            "1 for what the self-test of rights and admission fence found, 0 for the others",
+            self.fence.clone(),
+        );
     }
 
     pub(super) fn register_requests(&mut self) {
@@ -93,6 +122,11 @@ impl Metrics {
             "Time to the answer of the Kubernetes API server, of a watch to its first byte, in seconds",
             Unit::Seconds,
             self.api_durations.clone(),
+        );
+        r.register(
+            "kubernetes_events",
+            "Kubernetes Events that the watchdog had to write, by what became of them",
+            self.notes.clone(),
         );
         r.register(
             "malformed_objects",
