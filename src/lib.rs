@@ -8,6 +8,7 @@ pub mod cli;
 pub mod domain;
 pub mod engine;
 pub mod kube;
+pub mod ledger;
 mod metadata;
 pub mod metrics;
 #[cfg(feature = "sim")]

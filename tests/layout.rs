@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const ALL: [&str; 8] = ["admin", "cilium", "cli", "engine", "kube", "metrics", "sim", "snapshot"];
+const ALL: [&str; 9] = ["admin", "cilium", "cli", "engine", "kube", "ledger", "metrics", "sim", "snapshot"];
 
 fn sources(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
@@ -76,6 +76,19 @@ fn the_domain_imports_no_other_module_and_no_io() {
 fn kube_and_cilium_know_neither_each_other_nor_the_engine() {
     check("kube", &["cilium", "engine", "admin", "cli", "sim"]);
     check("cilium", &["kube", "engine", "admin", "cli", "sim"]);
+}
+
+#[test]
+fn the_ledger_knows_the_domain_alone_and_is_given_the_time() {
+    let others: Vec<&str> = ALL.into_iter().filter(|other| *other != "ledger").collect();
+    check("ledger", &others);
+    for (file, line) in
+        code("ledger").into_iter().filter(|(file, _)| !file.iter().any(|part| part == "tests"))
+    {
+        for library in ["tokio", "std::time::SystemTime", "Instant", "Timestamp::now"] {
+            assert!(!line.contains(library), "{} uses {library}: {line}", file.display());
+        }
+    }
 }
 
 #[test]

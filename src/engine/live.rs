@@ -1,19 +1,25 @@
 //! The live sources: this node's agent and the API server.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::observe::Sources;
+use super::parts::Parts;
 use crate::cilium::{
-    AgentClient, AgentConfig, CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject,
+    AgentClient, AgentConfig, Allocations, CallError, CiliumEndpointObject, CiliumEndpointSliceObject,
+    CiliumNodeObject, Disconnected,
 };
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, Events, Holder, IpamMode, Lookup, NodeName, Pod, PodName, Read, ReadFailure,
-    SliceEntry, Unreadable,
+    CiliumEndpoint, CiliumNode, CiliumVersion, DisconnectTarget, Events, Holder, IpamMode, Lookup, NodeName,
+    Pod, PodName, PodUid, Read, ReadFailure, RemedyKind, SliceEntry, Unreadable,
 };
-use crate::kube::{AgentStart, PodStore, Reader};
+use crate::kube::{
+    AgentPod, AgentStart, DeleteOutcome, Held, LabelMatch, Leases, NamespaceFacts, NoLease, NodeFacts,
+    PodStore, Reader, Rollout,
+};
 
 /// The parts of one node's cluster.
 pub struct Live {
@@ -22,32 +28,54 @@ pub struct Live {
     /// The agent.
     pub agent: AgentClient,
     /// The API server.
-    pub reader: Reader,
+    pub reader: Arc<Reader>,
     /// The watch's store: tells the start of the agent's container.
     pub store: PodStore,
-    /// The agent's configuration, for as long as the agent that told it runs.
-    config: Mutex<Option<(Timestamp, AgentConfig)>>,
+    /// Labels of the agent's pod, and its container.
+    pub agent_pod: (LabelMatch, String),
+    /// The Leases for pods in deletion, and for the restart of an agent.
+    pub leases: (Leases, Leases),
+    config: Known<AgentConfig>,
+    version: Known<CiliumVersion>,
 }
+
+/// What an agent said, for as long as the one that said it runs.
+type Known<T> = Mutex<Option<(Timestamp, T)>>;
 
 impl Live {
     /// All of one node.
-    pub fn new(node: NodeName, agent: AgentClient, reader: Reader, store: PodStore) -> Self {
-        Self { node, agent, reader, store, config: Mutex::default() }
+    pub fn new(
+        node: NodeName,
+        agent: AgentClient,
+        reader: Arc<Reader>,
+        store: PodStore,
+        agent_pod: (LabelMatch, String),
+        leases: (Leases, Leases),
+    ) -> Self {
+        let (config, version) = (Mutex::default(), Mutex::default());
+        Self { node, agent, reader, store, agent_pod, leases, config, version }
     }
 
-    /// The agent's configuration. It does not change while the agent runs.
-    pub async fn config(&self) -> Read<AgentConfig> {
-        let mut known = self.config.lock().await;
+    /// Asks the agent for what does not change while it runs, once in its life.
+    async fn once<T: Clone>(&self, known: &Known<T>, ask: impl Future<Output = Read<T>>) -> Read<T> {
+        let mut known = known.lock().await;
         let started = self.start();
-        if let (Some((of, config)), Some(started)) = (known.as_ref(), started)
+        if let (Some((of, value)), Some(started)) = (known.as_ref(), started)
             && *of == started
         {
-            return Ok(config.clone());
+            return Ok(value.clone());
         }
-        let config = self.agent.config().await?;
+        let value = ask.await?;
         *known =
-            started.filter(|started| self.start() == Some(*started)).map(|started| (started, config.clone()));
-        Ok(config)
+            started.filter(|started| self.start() == Some(*started)).map(|started| (started, value.clone()));
+        Ok(value)
+    }
+
+    fn leases_of(&self, remedy: RemedyKind) -> &Leases {
+        match remedy {
+            RemedyKind::DisconnectEndpoint | RemedyKind::DeletePod => &self.leases.0,
+            RemedyKind::RestartAgent => &self.leases.1,
+        }
     }
 
     /// The later of the socket's time and the start of the agent's container, where its pod is known here.
@@ -122,6 +150,65 @@ impl Sources for Live {
             })
             .await?;
         Ok(Some(found))
+    }
+}
+
+impl Parts for Live {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn store(&self) -> &PodStore {
+        &self.store
+    }
+
+    async fn reachable(&self) -> Result<(), String> {
+        self.agent.reachable().await.map_err(|why| why.to_string())
+    }
+
+    async fn config(&self) -> Read<AgentConfig> {
+        self.once(&self.config, self.agent.config()).await
+    }
+
+    async fn version(&self) -> Read<CiliumVersion> {
+        self.once(&self.version, self.agent.version()).await
+    }
+
+    async fn allocations(&self) -> Read<Allocations> {
+        self.agent.allocations().await
+    }
+
+    async fn disconnect(&self, target: &DisconnectTarget) -> Result<Disconnected, CallError> {
+        self.agent.disconnect(target).await
+    }
+
+    async fn delete_pod(&self, name: &PodName, uid: &PodUid, resource_version: &str) -> DeleteOutcome {
+        self.reader.delete_pod(name, uid, resource_version).await
+    }
+
+    async fn namespace(&self, name: &str) -> Read<Option<NamespaceFacts>> {
+        self.reader.namespace(name).await
+    }
+
+    async fn acquire(&self, remedy: RemedyKind) -> Result<Held, NoLease> {
+        self.leases_of(remedy).acquire().await
+    }
+
+    async fn release(&self, remedy: RemedyKind, held: Held) -> Read<()> {
+        self.leases_of(remedy).release(held).await
+    }
+
+    async fn agent_pods(&self) -> Read<Vec<AgentPod>> {
+        let (labels, container) = &self.agent_pod;
+        self.reader.agent_pods(&self.node, labels, container).await
+    }
+
+    async fn rollout(&self, namespace: &str, daemon_set: &str) -> Read<Option<Rollout>> {
+        self.reader.rollout(namespace, daemon_set).await
+    }
+
+    async fn node(&self) -> Read<Option<NodeFacts>> {
+        self.reader.node_schedulable(&self.node).await
     }
 }
 

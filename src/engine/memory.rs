@@ -1,25 +1,23 @@
-//! What the watchdog itself remembers: holders that it saw, and pods that it moved. Bounded; gone with the process.
+//! What the watchdog itself saw: holders, and since when. Bounded; gone with the process, which can only make it more careful.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::domain::{ContainerId, Controller, EndpointId, Holder};
+use crate::domain::{ContainerId, EndpointId, Holder};
 
-/// A sighting or a move older than this is forgotten.
+/// A sighting older than this is forgotten.
 const KEEP: SignedDuration = SignedDuration::from_hours(24);
-/// At most this many of each are kept; the oldest goes first.
+/// At most this many are kept; the oldest goes first.
 const MOST: usize = 1024;
 
 type Sighting = (IpAddr, EndpointId, Option<ContainerId>);
-type Move = (Controller, IpAddr);
 
 /// The memory of one node's watchdog.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     holders: HashMap<Sighting, Timestamp>,
-    moved: HashMap<Move, Timestamp>,
 }
 
 impl Memory {
@@ -32,22 +30,6 @@ impl Memory {
     pub(super) fn saw(&mut self, ip: IpAddr, holder: &Holder, now: Timestamp) {
         bound(&mut self.holders, now);
         self.holders.entry(sighting(ip, holder)).or_insert(now);
-    }
-
-    /// Whether a pod of this controller was moved off this address before: moving it again would only loop.
-    pub(super) fn was_moved(&self, controller: &Controller, ip: IpAddr) -> bool {
-        self.moved.contains_key(&(controller.clone(), ip))
-    }
-
-    /// A pod of this controller is being moved off this address.
-    pub(super) fn moving(&mut self, controller: Controller, ip: IpAddr, now: Timestamp) {
-        bound(&mut self.moved, now);
-        self.moved.insert((controller, ip), now);
-    }
-
-    /// It was not moved after all: nothing was sent.
-    pub(super) fn not_moved(&mut self, controller: &Controller, ip: IpAddr) {
-        self.moved.remove(&(controller.clone(), ip));
     }
 }
 

@@ -3,15 +3,23 @@
 //! One task, one act at a time. The watch fills the store beside it and is never blocked by it.
 
 mod act;
+mod book;
+mod gates;
+mod heal;
 mod live;
 mod memory;
 mod observe;
 mod options;
+mod parts;
+mod protect;
+mod restart;
+mod settle;
 mod tell;
+#[cfg(test)]
+mod tests;
 mod wedge;
 
-use std::collections::HashMap;
-use std::net::IpAddr;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,15 +28,26 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::admin::{Check, Health};
-use crate::domain::{Judgement, Lookup, Observation, Pod, PodUid, Remedy, judge};
-use crate::metrics::{ActKind, ActOutcome, Metrics};
-use act::{Acted, act};
+use crate::domain::{
+    ActOutcome, Histories, HistoryLimits, Judgement, Lookup, Observation, Pod, PodUid, Remedy, RemedyKind,
+    Withheld,
+};
+use crate::kube::{Held, Protection};
+use crate::ledger::{ActId, BreakerView};
+use crate::metrics::Metrics;
+pub use book::Book;
+use book::Opened;
+use gates::Quiet;
+use heal::refusal;
 pub use live::Live;
 use memory::Memory;
 pub use observe::{Sources, observe};
-pub use options::{EngineOptions, Mode};
+pub use options::{EngineOptions, Judge, Mode, Namespaces};
+pub use parts::Parts;
+pub use protect::{Guard, Listeners};
+use restart::Restarting;
 use tell::Teller;
-use wedge::{Grounds, Next, Stage, Wedge};
+use wedge::{Grounds, Next, Wedge};
 
 /// The loop turns at least this often, whatever happens.
 const TURN: Duration = Duration::from_secs(5);
@@ -36,50 +55,93 @@ const TURN: Duration = Duration::from_secs(5);
 const AGENT_CHECK: Duration = Duration::from_secs(30);
 
 /// One node's watchdog.
-pub struct Engine {
+pub struct Engine<P> {
     options: EngineOptions,
-    live: Live,
+    parts: P,
+    book: Book,
+    protection: watch::Receiver<Protection>,
     health: Health,
     metrics: Arc<Metrics>,
     memory: Memory,
+    histories: Histories,
     wedges: HashMap<PodUid, Wedge>,
     tell: Teller,
-    started: Instant,
+    /// No act before its end.
+    quiet: Quiet,
+    /// The restart of the agent that is being followed.
+    restarting: Option<Restarting>,
+    /// Acts of this process that have no end yet; all others without an end are of an earlier one.
+    own_acts: HashSet<ActId>,
+    /// Places in the cluster that are to be given back.
+    to_release: Vec<(RemedyKind, Held)>,
+    /// Pods that were deleted and are not gone yet: they keep their places in the cluster.
+    leaving: Vec<(PodUid, Held)>,
     next_agent_check: Instant,
+    next_settling: Instant,
+    /// Counts the looks at earlier acts.
+    settling: usize,
+    /// When this process began.
+    began: Instant,
     /// The store's count of pods that went or ended, as last seen.
     ended: u64,
 }
 
-impl Engine {
+impl<P: Parts> Engine<P> {
     /// All parts of it; nothing runs yet.
-    pub fn new(options: EngineOptions, live: Live, health: Health, metrics: Arc<Metrics>) -> Self {
-        let tell = Teller::new(options.node.clone(), options.mode, Arc::clone(&metrics));
+    pub fn new(
+        options: EngineOptions,
+        parts: P,
+        book: Book,
+        protection: watch::Receiver<Protection>,
+        health: Health,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let tell = Teller::new(options.node.clone(), options.mode, parts.now(), Arc::clone(&metrics));
         let now = Instant::now();
+        let histories = Histories::new(HistoryLimits {
+            look_gap: options.confirm_gap.min(Duration::from_secs(2)),
+            agent_settle: options.limits.agent_settle,
+            ..HistoryLimits::default()
+        });
         Self {
+            quiet: Quiet { until: now + options.startup_quiet, why: "start-up quiet period" },
             options,
-            live,
+            parts,
+            book,
+            protection,
             health,
             metrics,
             memory: Memory::default(),
+            histories,
             wedges: HashMap::new(),
             tell,
-            started: now,
+            restarting: None,
+            own_acts: HashSet::new(),
+            to_release: Vec::new(),
+            leaving: Vec::new(),
             next_agent_check: now,
+            next_settling: now,
+            settling: 0,
+            began: now,
             ended: 0,
         }
     }
 
     /// Runs until `stop` becomes true; the act in hand is finished, none is begun after it.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
-        let mut changes = self.live.store.subscribe();
+        let mut changes = self.parts.store().subscribe();
         loop {
             self.health.beat();
             changes.mark_unchanged();
+            self.open_book();
             self.follow_store();
+            self.release().await;
             if *stop.borrow() {
                 break;
             }
             self.check_agent().await;
+            self.settle_earlier_acts().await;
+            self.follow_restart();
             if let Some(uid) = self.most_due() {
                 // On the heap: a look is large, and most of the time there is none.
                 Box::pin(self.look(&uid, &stop)).await;
@@ -93,7 +155,59 @@ impl Engine {
                 () = tokio::time::sleep_until(next.min(Instant::now() + TURN)) => {}
             }
         }
+        self.book.close(self.parts.now());
         self.tell.stopped();
+    }
+
+    /// The ledger: opened when it can be, written when it could not be before.
+    fn open_book(&mut self) {
+        let now = self.parts.now();
+        match self.book.open(now) {
+            Opened::Same => {}
+            Opened::Now(aside) => {
+                self.tell.ledger_open(aside.as_ref());
+                self.quiet_after_restart(now);
+            }
+            Opened::Not(why) => self.tell.ledger_closed(&why),
+        }
+        let breaker = self.book.breaker(now);
+        let state = match (self.book.flush(now), &breaker) {
+            (Ok(()), Some(BreakerView::Open { until, why })) => {
+                Err(format!("the breaker is open until {until:.0}: {why}; nothing is done until then"))
+            }
+            (written, _) => written,
+        };
+        self.health.set(Check::Ledger, state);
+        self.metrics.set_bounds(
+            RemedyKind::ALL.map(|remedy| (remedy, self.book.tokens(remedy, now))),
+            breaker.map(|view| view.as_str()),
+        );
+    }
+
+    /// The quiet period after a restart of the agent outlives the process that restarted it.
+    fn quiet_after_restart(&mut self, now: Timestamp) {
+        let Some(began) = self.book.last_restart() else {
+            return;
+        };
+        let since = Duration::try_from(now.duration_since(began)).unwrap_or_default();
+        let until = Instant::now() + self.options.restart_quiet.saturating_sub(since);
+        if until > self.quiet.until {
+            self.quiet = Quiet { until, why: "quiet period after a restart of the agent" };
+        }
+    }
+
+    /// Gives back what is not needed any more. A failure is no harm: a Lease ends by itself.
+    async fn release(&mut self) {
+        let store = self.parts.store();
+        let is_over =
+            |(uid, held): &mut (PodUid, Held)| store.get(uid).is_none() || !held.lasts(Duration::ZERO);
+        let over = self.leaving.extract_if(.., is_over);
+        self.to_release.extend(over.map(|(_, held)| (RemedyKind::DeletePod, held)));
+        for (remedy, held) in std::mem::take(&mut self.to_release) {
+            if let Err(why) = self.parts.release(remedy, held).await {
+                tracing::debug!(%remedy, %why, "a Lease could not be given back; it ends by itself");
+            }
+        }
     }
 
     fn most_due(&self) -> Option<PodUid> {
@@ -105,10 +219,11 @@ impl Engine {
     /// Takes up pods that wait, and lets go of those that do not any more.
     fn follow_store(&mut self) {
         let now = Instant::now();
-        for tracked in self.live.store.waiting() {
-            let since = tracked.waiting_since.unwrap_or_else(Timestamp::now);
+        let clock = self.parts.now();
+        for tracked in self.parts.store().waiting() {
+            let since = tracked.waiting_since.unwrap_or(clock);
             // A pod that waited before this process saw it is looked at without delay.
-            let waited = Timestamp::now().duration_since(tracked.pod.started.unwrap_or(since).min(since));
+            let waited = clock.duration_since(tracked.pod.started.unwrap_or(since).min(since));
             let delay =
                 self.options.event_delay.saturating_sub(Duration::try_from(waited).unwrap_or_default());
             let (tell, name) = (&mut self.tell, tracked.pod.name);
@@ -116,37 +231,35 @@ impl Engine {
                 .entry(tracked.pod.uid)
                 .or_insert_with(|| Wedge::new(tell.correlation_id(), name, since, now + delay));
         }
-        let ended = self.live.store.ended();
+        let ended = self.parts.store().ended();
         if std::mem::replace(&mut self.ended, ended) != ended {
             self.wedges.values_mut().for_each(|wedge| wedge.hurry(now));
         }
         let gone: Vec<PodUid> = self.wedges.keys().filter(|uid| !self.still_waits(uid)).cloned().collect();
         for uid in gone {
             if let Some(wedge) = self.wedges.remove(&uid) {
-                self.let_go(&uid, &wedge);
+                self.let_go(&uid, wedge);
             }
         }
-        self.tell.wedges(self.wedges.values());
+        self.tell.wedges(self.wedges.values(), clock);
     }
 
     fn still_waits(&self, uid: &PodUid) -> bool {
-        self.live.store.get(uid).is_some_and(|pod| pod.not_waiting().is_none())
+        self.parts.store().get(uid).is_some_and(|pod| pod.not_waiting().is_none())
     }
 
     /// The pod got its sandbox, or is gone: that settles what was being verified.
-    fn let_go(&self, uid: &PodUid, wedge: &Wedge) {
-        let pod = self.live.store.get(uid);
-        if matches!(wedge.stage, Stage::Verifying(_)) {
-            let healed = pod.as_ref().is_some_and(|pod| !pod.deleting && !pod.phase.is_terminal());
-            let (outcome, note) = if healed {
-                (ActOutcome::Healed, "the pod has its sandbox")
-            } else {
-                (ActOutcome::Disconnected, "the address is free; the pod went before its sandbox was seen")
-            };
-            self.metrics.acted(ActKind::DisconnectEndpoint, outcome);
-            self.tell.acted(wedge, ActKind::DisconnectEndpoint, outcome.as_str(), note);
+    fn let_go(&mut self, uid: &PodUid, mut wedge: Wedge) {
+        let pod = self.parts.store().get(uid);
+        if let Some(mut running) = wedge.take_running() {
+            let (outcome, note) = running.shows(pod.as_ref()).unwrap_or_else(|| running.in_vain());
+            // What bounds the pods in deletion counts this one until it is gone.
+            if outcome == ActOutcome::Deleted && pod.is_some() {
+                self.leaving.extend(running.lease.take().map(|held| (uid.clone(), held)));
+            }
+            self.finish(&wedge, running, outcome, note);
         }
-        self.tell.over(wedge, pod.as_ref().and_then(Pod::not_waiting).unwrap_or("the pod is gone"));
+        self.tell.over(&wedge, pod.as_ref().and_then(Pod::not_waiting).unwrap_or("the pod is gone"));
     }
 
     /// Whether the agent can be reached, for readiness; costs a connect, no request.
@@ -156,7 +269,7 @@ impl Engine {
             return;
         }
         self.next_agent_check = now + AGENT_CHECK;
-        let reached = self.live.agent.reachable().await.map_err(|why| why.to_string());
+        let reached = self.parts.reachable().await;
         self.tell.agent(&reached);
         if reached.is_err() {
             self.next_agent_check = now + TURN;
@@ -166,11 +279,14 @@ impl Engine {
 
     /// One look at one pod: observe, judge, tell, and act where two judgements agree.
     async fn look(&mut self, uid: &PodUid, stop: &watch::Receiver<bool>) {
-        let Some(pod) = self.live.store.get(uid) else {
+        if self.wedges.get(uid).is_some_and(|wedge| wedge.is_overdue(Instant::now())) {
+            self.overdue(uid).await;
+        }
+        let Some(pod) = self.parts.store().get(uid) else {
             return;
         };
         let memory = &self.memory;
-        let observing = observe(&self.live, &self.options.node, pod, Timestamp::now(), |ip, holder| {
+        let observing = observe(&self.parts, &self.options.node, pod, self.parts.now(), |ip, holder| {
             memory.first_seen(ip, holder)
         });
         // Reading may be left at any time: nothing was begun.
@@ -178,6 +294,7 @@ impl Engine {
             () = stopped(stop) => return,
             observed = tokio::time::timeout(self.options.judge_timeout, observing) => observed,
         };
+        self.health.beat();
         let now = Instant::now();
         let Some(wedge) = self.wedges.get_mut(uid) else {
             return;
@@ -187,19 +304,7 @@ impl Engine {
             wedge.unjudged(now);
             return;
         };
-        if let Stage::Verifying(deadline) = wedge.stage
-            && now >= deadline
-        {
-            self.metrics.acted(ActKind::DisconnectEndpoint, ActOutcome::NotHealed);
-            self.tell.acted(
-                wedge,
-                ActKind::DisconnectEndpoint,
-                ActOutcome::NotHealed.as_str(),
-                "the pod did not get its sandbox in time",
-            );
-            wedge.stage = Stage::Watching;
-        }
-        let judgement = judge(&obs, &self.options.limits);
+        let judgement = (self.options.judge)(&obs, &self.options.limits);
         self.metrics.judged(&judgement);
         let grounds = judgement.finding().and_then(|finding| Grounds::of(&obs, finding));
         let next = wedge.judged(now, obs.now, &judgement, grounds, &self.options);
@@ -207,77 +312,30 @@ impl Engine {
         if changed && let Some(finding) = judgement.finding().filter(|finding| finding.remedy == Remedy::None)
         {
             self.metrics.refused(finding);
+            let word = finding.withheld.map_or(finding.verdict.as_str(), Withheld::as_str);
+            self.book.refuse(refusal(wedge, uid, finding, None, word, &finding.reason), obs.now);
         }
         self.remember(&obs, &judgement);
+        let ip = judgement.finding().and_then(|finding| finding.ip);
+        let case = ip.and_then(|ip| self.histories.restart_case(uid, ip, obs.now));
+        if let Some(case) = case
+            && self.consider_restart(uid, &case, &obs, &judgement, stop).await
+        {
+            return;
+        }
         if let Next::Act(grounds) = next {
-            self.agreed(uid, grounds, &obs, stop).await;
+            self.agreed(uid, grounds, &obs, &judgement, stop).await;
         }
     }
 
-    /// The watchdog's own sightings prove later that a holder was there before a failure.
+    /// What was seen proves things later: that a holder was there before a failure, or that the agent is at odds with itself.
     fn remember(&mut self, obs: &Observation, judgement: &Judgement) {
         let ip = judgement.finding().and_then(|finding| finding.ip);
         if let (Some(ip), Lookup::Held(holder)) = (ip, &obs.lookup) {
             // Stamped now, after the reads: earlier would make the holder older than it is.
-            self.memory.saw(ip, holder, Timestamp::now());
+            self.memory.saw(ip, holder, self.parts.now());
         }
-    }
-
-    /// Two judgements agree: act, or say why not.
-    async fn agreed(
-        &mut self,
-        uid: &PodUid,
-        grounds: Grounds,
-        obs: &Observation,
-        stop: &watch::Receiver<bool>,
-    ) {
-        let Some(wedge) = self.wedges.get_mut(uid) else {
-            return;
-        };
-        let now = Instant::now();
-        if let Some(why) = hold_back(&self.options, &self.memory, &grounds, &obs.pod, self.started) {
-            self.tell.held_back(wedge, &grounds, &why.0);
-            wedge.hold(now);
-            if let Some(until) = why.1 {
-                wedge.due = until;
-            }
-            return;
-        }
-        let kind = if grounds.target().is_some() { ActKind::DisconnectEndpoint } else { ActKind::DeletePod };
-        self.tell.acting(wedge, &grounds);
-        if let (ActKind::DeletePod, Some(ip), Some(controller)) = (kind, grounds.ip, &obs.pod.controller) {
-            // Remembered before the call: whatever comes of it, this cause is used up.
-            self.memory.moving(controller.clone(), ip, obs.now);
-        }
-        let acted = act(&self.live, &self.memory, &self.options, &grounds, stopped(stop)).await;
-        self.health.beat();
-        let now = Instant::now();
-        let (outcome, note) = match acted {
-            Acted::Disconnected(note) => {
-                wedge.freed(now, &self.options);
-                self.tell.acted(wedge, kind, "freed", &note);
-                return;
-            }
-            Acted::PodDeleted => {
-                wedge.hold(now);
-                (ActOutcome::Deleted, "the API server took the deletion".to_owned())
-            }
-            Acted::Aborted(why) => {
-                wedge.aborted(now);
-                (ActOutcome::Aborted, why)
-            }
-            Acted::Failed(why) => {
-                wedge.retry_later(now);
-                (ActOutcome::Failed, why)
-            }
-        };
-        if outcome == ActOutcome::Aborted
-            && let (ActKind::DeletePod, Some(ip), Some(controller)) = (kind, grounds.ip, &obs.pod.controller)
-        {
-            self.memory.not_moved(controller, ip);
-        }
-        self.metrics.acted(kind, outcome);
-        self.tell.acted(wedge, kind, outcome.as_str(), &note);
+        self.histories.saw(obs, judgement);
     }
 }
 
@@ -285,33 +343,4 @@ impl Engine {
 async fn stopped(stop: &watch::Receiver<bool>) {
     // Without a sender nobody can ask any more: that is a stop as well.
     drop(stop.clone().wait_for(|stop| *stop).await);
-}
-
-/// Why no act follows although two judgements agree, and until when if that is known.
-fn hold_back(
-    options: &EngineOptions,
-    memory: &Memory,
-    grounds: &Grounds,
-    pod: &Pod,
-    started: Instant,
-) -> Option<(String, Option<Instant>)> {
-    let enabled = if grounds.target().is_some() { options.disconnect_endpoint } else { options.delete_pod };
-    let quiet_until = started + options.startup_quiet;
-    let moved =
-        |ip: IpAddr| pod.controller.as_ref().is_some_and(|controller| memory.was_moved(controller, ip));
-    if options.mode == Mode::Observe {
-        Some(("observe mode: it only tells".to_owned(), None))
-    } else if !enabled {
-        Some((format!("the remedy {} is off", grounds.remedy.as_str()), None))
-    } else if Instant::now() < quiet_until {
-        Some(("start-up quiet period".to_owned(), Some(quiet_until)))
-    } else if grounds.remedy == Remedy::DeletePod && grounds.ip.is_some_and(moved) {
-        Some((
-            "a pod of this controller was moved off this address before: moving again would only loop"
-                .to_owned(),
-            None,
-        ))
-    } else {
-        None
-    }
 }

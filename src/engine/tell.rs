@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::gates::{By, HeldBack};
 use super::options::Mode;
 use super::wedge::{Grounds, Told, Wedge};
-use crate::domain::{Evidence, Judgement, NodeName, Pod, Remedy};
-use crate::metrics::{ActKind, Metrics};
+use crate::domain::{ActOutcome, Evidence, Judgement, NodeName, Pod, PodName, Remedy, RemedyKind};
+use crate::ledger::{Intent, SetAside};
+use crate::metrics::Metrics;
 
 /// Tells what the engine sees and does. Says nothing twice.
 pub(super) struct Teller {
@@ -18,13 +20,14 @@ pub(super) struct Teller {
     boot: u64,
     counter: u64,
     agent: Option<bool>,
+    ledger_closed: Option<String>,
 }
 
 impl Teller {
-    pub(super) fn new(node: NodeName, mode: Mode, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(node: NodeName, mode: Mode, now: Timestamp, metrics: Arc<Metrics>) -> Self {
         metrics.set_heal_mode(mode == Mode::Heal);
-        let boot = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        Self { node, mode, metrics, boot, counter: 0, agent: None }
+        let boot = u64::try_from(now.as_millisecond()).unwrap_or_default();
+        Self { node, mode, metrics, boot, counter: 0, agent: None, ledger_closed: None }
     }
 
     /// A new id: unique on this node, for as long as anybody asks.
@@ -64,17 +67,22 @@ impl Teller {
         true
     }
 
-    /// Two judgements agree, and no act follows.
-    pub(super) fn held_back(&self, wedge: &mut Wedge, grounds: &Grounds, why: &str) {
-        if wedge.held_back.as_deref() == Some(why) {
-            return;
+    /// An act could follow, and does not. Returns whether that is news.
+    pub(super) fn held_back(&self, wedge: &mut Wedge, remedy: RemedyKind, why: &HeldBack) -> bool {
+        let same = |(by, text): &(By, String)| {
+            // What a bound says changes with each second that goes by.
+            *by == why.by && (matches!(by, By::Bound(_)) || *text == why.why)
+        };
+        if wedge.held_back.get(&remedy).is_some_and(same) {
+            return false;
         }
-        wedge.held_back = Some(why.to_owned());
-        tracing::info!(
-            pod = %wedge.pod, node = %self.node, mode = self.mode.as_str(), ip = grounds.ip.map(tracing::field::display),
-            remedy = grounds.remedy.as_str(), target = target_of(&grounds.remedy), reason = why,
-            correlation_id = wedge.correlation_id, "held back"
+        wedge.held_back.insert(remedy, (why.by, why.why.clone()));
+        tracing::warn!(
+            pod = %wedge.pod, node = %self.node, mode = self.mode.as_str(),
+            ip = wedge.told_ip().map(tracing::field::display), remedy = remedy.as_str(), by = why.by.as_str(),
+            reason = why.why, correlation_id = wedge.correlation_id, "held back"
         );
+        true
     }
 
     /// An act begins.
@@ -85,12 +93,56 @@ impl Teller {
         );
     }
 
+    /// The agent is restarted.
+    pub(super) fn restarting(&self, wedge: &Wedge, agent: &PodName, why: &str) {
+        tracing::warn!(
+            pod = %wedge.pod, node = %self.node, ip = wedge.told_ip().map(tracing::field::display),
+            remedy = RemedyKind::RestartAgent.as_str(), target = %agent, reason = why,
+            correlation_id = wedge.correlation_id, "acting"
+        );
+    }
+
+    /// What came of a restart; its wedge may be over by then.
+    pub(super) fn restarted(&self, pod: &PodName, correlation_id: &str, outcome: &'static str, note: &str) {
+        tracing::warn!(
+            pod = %pod, node = %self.node, remedy = RemedyKind::RestartAgent.as_str(), outcome, reason = note,
+            correlation_id, "acted"
+        );
+    }
+
     /// An act came to an end, or to a step of it.
-    pub(super) fn acted(&self, wedge: &Wedge, kind: ActKind, outcome: &'static str, note: &str) {
+    pub(super) fn acted(&self, wedge: &Wedge, kind: RemedyKind, outcome: &'static str, note: &str) {
         tracing::warn!(
             pod = %wedge.pod, node = %self.node, remedy = kind.as_str(), outcome, reason = note,
             correlation_id = wedge.correlation_id, "acted"
         );
+    }
+
+    /// What became of an act that an earlier process began.
+    pub(super) fn settled(&self, intent: &Intent, outcome: ActOutcome, note: &str) {
+        tracing::warn!(
+            pod = %intent.pod, node = %self.node, remedy = intent.remedy.as_str(), outcome = outcome.as_str(),
+            reason = note, correlation_id = intent.correlation_id, "acted"
+        );
+    }
+
+    /// The ledger can be used.
+    pub(super) fn ledger_open(&self, aside: Option<&SetAside>) {
+        match aside {
+            None => tracing::info!(node = %self.node, "the ledger is open"),
+            Some(aside) => tracing::error!(
+                node = %self.node, reason = %aside,
+                "the ledger could not be used and was set aside: the budgets start empty and the breaker open"
+            ),
+        }
+    }
+
+    /// It cannot.
+    pub(super) fn ledger_closed(&mut self, why: &str) {
+        if self.ledger_closed.as_deref() != Some(why) {
+            tracing::error!(node = %self.node, reason = why, "the ledger cannot be used: nothing is done until it can");
+            self.ledger_closed = Some(why.to_owned());
+        }
     }
 
     /// A pod that was told about waits no more.
@@ -125,13 +177,12 @@ impl Teller {
     }
 
     /// The gauges.
-    pub(super) fn wedges<'a>(&self, wedges: impl Iterator<Item = &'a Wedge> + Clone) {
+    pub(super) fn wedges<'a>(&self, wedges: impl Iterator<Item = &'a Wedge> + Clone, now: Timestamp) {
         let told = wedges.filter(|wedge| wedge.told.as_ref().is_some_and(|told| told.verdict.is_some()));
         self.metrics.set_wedges(told.clone().filter_map(|wedge| wedge.told.as_ref()?.verdict));
         let oldest = told.map(|wedge| wedge.since).min();
-        self.metrics.set_oldest_wedge(
-            oldest.and_then(|since| Duration::try_from(Timestamp::now().duration_since(since)).ok()),
-        );
+        self.metrics
+            .set_oldest_wedge(oldest.and_then(|since| Duration::try_from(now.duration_since(since)).ok()));
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Pure: judgements and instants in, the next step out. Reading and acting are `engine`'s.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -9,10 +10,14 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::gates::By;
 use super::options::EngineOptions;
 use crate::domain::{
-    DisconnectTarget, Finding, Judgement, Observation, Pod, PodName, PodUid, Proof, Remedy, Verdict, Withheld,
+    ActOutcome, DisconnectTarget, Finding, Judgement, Observation, Pod, PodName, PodUid, Proof, Remedy,
+    RemedyKind, Verdict, Withheld,
 };
+use crate::kube::Held;
+use crate::ledger::ActId;
 
 /// What two judgements must agree on, and what must still be so right before acting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,14 +74,64 @@ pub(super) struct Told {
 }
 
 /// Where the machine stands.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) enum Stage {
     /// Nothing to act on.
     Watching,
     /// One judgement gave these grounds, first at this instant.
     Suspected(Grounds, Instant),
-    /// The address is free: the pod should get its sandbox before this instant.
-    Verifying(Instant),
+    /// The act was taken: it should show.
+    Verifying(Box<Running>),
+}
+
+/// An act whose effect is waited for.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// Its record.
+    pub id: ActId,
+    /// What was done.
+    pub remedy: RemedyKind,
+    /// It should show before this.
+    pub deadline: Instant,
+    /// The place in the cluster that it takes.
+    pub lease: Option<Held>,
+    /// Somebody said that it was taken.
+    pub answered: bool,
+    /// How often it could not be found out in the end whether it shows.
+    pub unread: u32,
+}
+
+impl Running {
+    /// What a pod shows of it; `None`: the pod waits still.
+    pub(super) fn shows(&self, pod: Option<&Pod>) -> Option<(ActOutcome, &'static str)> {
+        let going = pod.is_none_or(|pod| pod.deleting);
+        match (self.remedy, pod) {
+            (_, Some(pod)) if !going && pod.not_waiting().is_none() => None,
+            (RemedyKind::DeletePod, _) if going => {
+                Some((ActOutcome::Deleted, "the pod is gone, or on its way out"))
+            }
+            (RemedyKind::DeletePod, _) => Some((ActOutcome::NotHealed, "the pod got a sandbox instead")),
+            (_, Some(pod)) if has_sandbox(pod) => Some((ActOutcome::Healed, "the pod has its sandbox")),
+            _ => Some((
+                ActOutcome::Disconnected,
+                "the address is free; the pod went before its sandbox was seen",
+            )),
+        }
+    }
+
+    /// The end of one that does not show in time.
+    pub(super) fn in_vain(&self) -> (ActOutcome, &'static str) {
+        match (self.answered, self.remedy) {
+            (false, _) => (ActOutcome::Failed, "nobody answered, and nothing shows"),
+            (true, RemedyKind::DeletePod) => (ActOutcome::NotHealed, "the pod is still there"),
+            (true, _) => (ActOutcome::NotHealed, "the pod did not get its sandbox in time"),
+        }
+    }
+}
+
+/// Whether a pod has the sandbox that it waited for: one that has ended may never have had any.
+pub(super) fn has_sandbox(pod: &Pod) -> bool {
+    !pod.deleting && !pod.phase.is_terminal() && pod.not_waiting().is_some()
 }
 
 /// What is to be done next.
@@ -106,7 +161,7 @@ pub(super) struct Wedge {
     /// What was told last.
     pub told: Option<Told>,
     /// Why no act followed, as told last.
-    pub held_back: Option<String>,
+    pub held_back: HashMap<RemedyKind, (By, String)>,
     quiet_looks: u32,
     aborts: u32,
     /// Pauses while the agent does not answer; from the start once it does.
@@ -126,7 +181,7 @@ impl Wedge {
             due,
             stage: Stage::Watching,
             told: None,
-            held_back: None,
+            held_back: HashMap::new(),
             quiet_looks: 0,
             aborts: 0,
             silences: delays(),
@@ -144,6 +199,10 @@ impl Wedge {
         options: &EngineOptions,
     ) -> Next {
         self.looked = Some(now);
+        if let Stage::Verifying(running) = &self.stage {
+            self.due = running.deadline;
+            return Next::Wait;
+        }
         let Some(finding) = judgement.finding() else {
             self.stage = Stage::Watching;
             self.due = now + quiet_delay(self.quiet_looks);
@@ -188,6 +247,9 @@ impl Wedge {
 
     /// A pod of this node is gone or has ended: it may be the owner that was alive so far. Look soon, not in a rush.
     pub(super) fn hurry(&mut self, now: Instant) {
+        if matches!(self.stage, Stage::Verifying(_)) {
+            return;
+        }
         let was_alive = self.told.as_ref().is_some_and(|told| told.verdict == Some(Verdict::LiveDuplicate));
         if was_alive {
             let soon = self.looked.map_or(now, |looked| looked + LEAST_PAUSE);
@@ -205,15 +267,46 @@ impl Wedge {
         self.due = now + SOON;
     }
 
-    /// The grounds stand, and no act follows: in observe mode, or where the remedy is off.
-    pub(super) fn hold(&mut self, now: Instant) {
-        self.due = now + PATIENCE;
+    /// The grounds stand, and no act follows. Looks again when it may come out otherwise.
+    pub(super) fn hold(&mut self, now: Instant, until: Option<Instant>) {
+        self.due = until.unwrap_or(now + PATIENCE).clamp(now + SOON, now + PATIENCE);
     }
 
-    /// The act freed the address.
-    pub(super) fn freed(&mut self, now: Instant, options: &EngineOptions) {
-        self.stage = Stage::Verifying(now + options.verify_timeout);
-        self.due = now + options.verify_timeout;
+    /// The act that is being verified; nothing is from now on.
+    pub(super) fn take_running(&mut self) -> Option<Running> {
+        match std::mem::replace(&mut self.stage, Stage::Watching) {
+            Stage::Verifying(running) => Some(*running),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+
+    /// Whether an act's time to show is over.
+    pub(super) fn is_overdue(&self, now: Instant) -> bool {
+        matches!(&self.stage, Stage::Verifying(running) if now >= running.deadline)
+    }
+
+    /// Whether an act's effect is waited for.
+    pub(super) fn is_verifying(&self) -> bool {
+        matches!(self.stage, Stage::Verifying(_))
+    }
+
+    /// The verdict, as told last.
+    pub(super) fn told_verdict(&self) -> Option<Verdict> {
+        self.told.as_ref()?.verdict
+    }
+
+    /// The disputed address, as told last.
+    pub(super) fn told_ip(&self) -> Option<IpAddr> {
+        self.told.as_ref()?.ip
+    }
+
+    /// The act was taken.
+    pub(super) fn sent(&mut self, running: Running) {
+        self.due = running.deadline;
+        self.stage = Stage::Verifying(Box::new(running));
     }
 
     fn refused_delay(&mut self, clock: Timestamp, finding: &Finding) -> Duration {
@@ -267,19 +360,25 @@ mod tests {
 
     use super::*;
     use crate::domain::{Limits, NotWedged};
-    use crate::engine::Mode;
+    use crate::engine::{Mode, Namespaces};
 
     fn options() -> EngineOptions {
         EngineOptions {
             node: "n1".parse().unwrap(),
+            own_namespace: "cilium-leak-healer".to_owned(),
             mode: Mode::Heal,
-            disconnect_endpoint: true,
-            delete_pod: true,
+            remedies: RemedyKind::ALL.to_vec(),
+            namespaces: Namespaces::default(),
+            require_fence: true,
+            unknown_versions: false,
+            judge: crate::domain::judge,
             limits: Limits::default(),
             startup_quiet: Duration::ZERO,
             confirm_gap: Duration::from_secs(2),
             event_delay: Duration::from_secs(3),
             verify_timeout: Duration::from_mins(1),
+            restart_timeout: Duration::from_mins(10),
+            restart_quiet: Duration::from_mins(5),
             judge_timeout: Duration::from_mins(1),
         }
     }

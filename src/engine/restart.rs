@@ -1,0 +1,300 @@
+//! The remedy `restart-agent`: deleting the pod of this node's own agent, where one of the two histories allows it.
+//!
+//! The history, the preconditions and all bounds are asked right before; afterwards it is followed until the wedged pod has
+//! its sandbox, or its time is over.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::act::{Sent, deleted};
+use super::gates::{By, HeldBack, Quiet, by_people, by_settings, paused};
+use super::parts::Parts;
+use super::wedge::{Wedge, has_sandbox};
+use super::{Engine, stopped};
+use crate::domain::{
+    ActOutcome, AgentFacts, Cause, Judgement, Lookup, NodeState, Observation, PodName, PodUid, RemedyKind,
+    RestartCase, RestartFacts, RestartKind, RolloutFacts, Verdict, may_restart,
+};
+use crate::kube::{AgentPod, Held};
+use crate::ledger::{ActId, Ending, Intent};
+
+const REMEDY: RemedyKind = RemedyKind::RestartAgent;
+/// A Lease must last at least this much longer when the call is made.
+const LEASE_LEFT: Duration = Duration::from_mins(1);
+
+/// A restart whose effect is waited for.
+#[derive(Debug)]
+pub(super) struct Restarting {
+    id: ActId,
+    /// The pod that it is for.
+    wedged: PodUid,
+    pod: PodName,
+    correlation_id: String,
+    /// The agent's pod that was deleted.
+    agent: PodUid,
+    deadline: Instant,
+    lease: Option<Held>,
+}
+
+impl<P: Parts> Engine<P> {
+    /// A history allows a restart: make it, or say why not. Whether this takes the place of any other act.
+    pub(super) async fn consider_restart(
+        &mut self,
+        uid: &PodUid,
+        case: &RestartCase,
+        obs: &Observation,
+        judgement: &Judgement,
+        stop: &watch::Receiver<bool>,
+    ) -> bool {
+        let against = Cause::of(&obs.pod, case.ip);
+        let limit = self.options.judge_timeout;
+        let permit = tokio::time::timeout(limit, self.permit_restart(&against, obs)).await;
+        self.health.beat();
+        let lease = match permit.unwrap_or_else(|_| Err(HeldBack::too_slow(limit))) {
+            Ok(lease) => lease,
+            Err(why) => {
+                self.hold_back(uid, judgement, REMEDY, &why);
+                // What passes soon is worth waiting for: another DELETE would begin the history anew.
+                return matches!(why.by, By::Lease | By::Quiet);
+            }
+        };
+        let looking = tokio::select! {
+            biased;
+            () = stopped(stop) => Err("the watchdog is being stopped".to_owned()),
+            found = tokio::time::timeout(self.options.judge_timeout, self.agent_to_restart(case, obs)) => {
+                found.unwrap_or_else(|_| Err("what a restart rests on could not be read in time".to_owned()))
+            }
+        };
+        let looking = match looking {
+            Ok(_) if !lease.lasts(LEASE_LEFT) => Err("the Lease would run out within the act".to_owned()),
+            looked => looked,
+        };
+        let agent = match looking {
+            Ok(agent) => agent,
+            Err(why) => {
+                self.to_release.push((REMEDY, lease));
+                self.aborted(uid, REMEDY, &why);
+                return true;
+            }
+        };
+        if let Err(why) = paused(&self.parts, &self.options).await {
+            self.to_release.push((REMEDY, lease));
+            self.hold_back(uid, judgement, REMEDY, &why);
+            return true;
+        }
+        self.health.beat();
+        if *stop.borrow() {
+            self.to_release.push((REMEDY, lease));
+            return true;
+        }
+        self.restart(uid, case, obs, judgement, against, agent, lease).await;
+        true
+    }
+
+    async fn permit_restart(&mut self, cause: &Cause, obs: &Observation) -> Result<Held, HeldBack> {
+        let now = Instant::now();
+        let protection = self.protection.borrow().clone();
+        let namespace = obs.pod.name.namespace();
+        by_settings(&self.options, &protection, REMEDY, namespace, self.quiet, now)?;
+        if self.others_wait_for(REMEDY) || self.wedges.values().any(Wedge::is_verifying) {
+            return Err(HeldBack::under_way());
+        }
+        let clock = self.parts.now();
+        self.book
+            .check(REMEDY, cause, &obs.pod.uid, clock)
+            .map_err(|bound| HeldBack::by_bound(&bound, clock))?;
+        by_people(&self.parts, &self.options, REMEDY, &obs.pod, None).await?;
+        self.parts.acquire(REMEDY).await.map_err(|why| HeldBack::by_lease(&why, now))
+    }
+
+    /// The agent's pod, if every precondition holds and the agent is still at odds with itself.
+    async fn agent_to_restart(&self, case: &RestartCase, obs: &Observation) -> Result<AgentPod, String> {
+        let parts = &self.parts;
+        match parts.pod(&obs.pod.name).await {
+            Ok(Some(pod)) if pod.uid == obs.pod.uid && pod.opt_out => {
+                return Err("the wedged pod has opted out".to_owned());
+            }
+            Ok(Some(pod)) if pod.uid == obs.pod.uid && pod.not_waiting().is_none() => {}
+            Ok(_) => return Err("the wedged pod is gone, or waits no more".to_owned()),
+            Err(why) => return Err(format!("the wedged pod could not be read again: {why}")),
+        }
+        let pods = parts.agent_pods().await;
+        let agent = pods.as_ref().ok().and_then(|pods| pods.first()).cloned();
+        let daemon_set = agent.as_ref().and_then(|agent| agent.daemon_set.as_ref());
+        let rollout = match (&agent, daemon_set) {
+            (Some(agent), Some((name, _))) => parts.rollout(agent.name.namespace(), name).await,
+            _ => Ok(None),
+        };
+        let opted_out = match &agent {
+            Some(agent) if agent.opt_out => Some(format!("the agent's pod {}", agent.name)),
+            Some(agent) => match parts.namespace(agent.name.namespace()).await {
+                Ok(facts) if facts.as_ref().is_some_and(|facts| facts.opt_out) => {
+                    Some(format!("the agent's namespace {}", agent.name.namespace()))
+                }
+                Ok(_) => None,
+                Err(why) => return Err(format!("the agent's namespace could not be read: {why}")),
+            },
+            None => None,
+        };
+        if let Ok(Some(rollout)) = &rollout {
+            rollout.is_settled()?;
+            let of_agent = daemon_set.is_some_and(|(_, uid)| *uid == rollout.uid);
+            if !of_agent {
+                return Err("the agent's pod is of another DaemonSet by that name".to_owned());
+            }
+        }
+        let node_state = parts
+            .node()
+            .await
+            .map(|node| node.map(|it| NodeState { schedulable: !it.unschedulable, ready: it.ready }));
+        // What the case is about last; the agent's start after it, so that a restart in between shows.
+        let holds = match (case.kind, parts.lookup(case.ip).await, &obs.lookup) {
+            (RestartKind::PhantomHolder, Lookup::Held(now), Lookup::Held(then)) => {
+                now.id == then.id && now.container() == then.container()
+            }
+            (RestartKind::HiddenHolder, Lookup::NotHeld, _) => true,
+            _ => false,
+        };
+        if !holds {
+            return Err("the agent gives another answer now".to_owned());
+        }
+        let facts = RestartFacts {
+            node: self.options.node.clone(),
+            agent_started: parts.agent_started().await,
+            agents: pods.map(|pods| pods.into_iter().map(|pod| self.facts(pod)).collect()),
+            rollout: rollout.map(|it| {
+                it.map(|it| RolloutFacts {
+                    generation: it.generation.unwrap_or(0),
+                    observed_generation: it.observed_generation.unwrap_or(-1),
+                    desired: i32::try_from(it.desired.unwrap_or(0)).unwrap_or(i32::MAX),
+                    updated: i32::try_from(it.updated.unwrap_or(0)).unwrap_or(0),
+                })
+            }),
+            node_state,
+            opted_out,
+        };
+        may_restart(case, &facts)?;
+        agent.ok_or_else(|| "no pod of the agent is on this node".to_owned())
+    }
+
+    fn facts(&self, pod: AgentPod) -> AgentFacts {
+        AgentFacts {
+            name: pod.name,
+            // The list is that of this node.
+            node: Some(self.options.node.clone()),
+            daemon_set: pod.daemon_set.map(|(name, _)| name),
+            deleting: pod.deleting,
+            started: pod.started,
+        }
+    }
+
+    async fn restart(
+        &mut self,
+        uid: &PodUid,
+        case: &RestartCase,
+        obs: &Observation,
+        judgement: &Judgement,
+        against: Cause,
+        agent: AgentPod,
+        lease: Held,
+    ) {
+        let Some(wedge) = self.wedges.get(uid) else {
+            return self.to_release.push((REMEDY, lease));
+        };
+        let reason = format!("{}: {}", case.kind, case.evidence.join("; "));
+        let intent = Intent {
+            remedy: REMEDY,
+            pod: obs.pod.name.clone(),
+            pod_uid: uid.clone(),
+            cause: against,
+            target: Some(agent.uid.to_string()),
+            container: None,
+            verdict: wedge.told_verdict().unwrap_or(Verdict::NotHeld),
+            reason: reason.clone(),
+            correlation_id: wedge.correlation_id.clone(),
+        };
+        let id = match self.book.begin(intent, self.parts.now()) {
+            Ok(id) => id,
+            Err(bound) => {
+                self.to_release.push((REMEDY, lease));
+                let why = HeldBack::by_bound(&bound, self.parts.now());
+                return self.hold_back(uid, judgement, REMEDY, &why);
+            }
+        };
+        self.tell.restarting(wedge, &agent.name, &reason);
+        let outcome = self.parts.delete_pod(&agent.name, &agent.uid, &agent.resource_version).await;
+        let (now, clock) = (Instant::now(), self.parts.now());
+        let ending = match deleted(outcome, &format!("DELETE pods/{}", agent.name)) {
+            // Where nobody knows, it is followed as if it were: a restart that takes effect late must not come as a surprise.
+            sent @ (Sent::Done(_) | Sent::Unanswered(_)) => {
+                let (step, note) = match sent {
+                    Sent::Unanswered(why) => ("unanswered", why),
+                    Sent::Done(note) => {
+                        self.book.sent(id, &note, clock);
+                        ("accepted", note)
+                    }
+                    _ => return,
+                };
+                self.own_acts.insert(id);
+                // Nothing else is done while a new agent settles.
+                let until = self.quiet.until.max(now + self.options.restart_quiet);
+                self.quiet = Quiet { until, why: "quiet period after a restart of the agent" };
+                self.tell.acted(wedge, REMEDY, step, &note);
+                self.restarting = Some(Restarting {
+                    id,
+                    wedged: uid.clone(),
+                    pod: wedge.pod.clone(),
+                    correlation_id: wedge.correlation_id.clone(),
+                    agent: agent.uid,
+                    deadline: now + self.options.restart_timeout,
+                    lease: Some(lease),
+                });
+                return;
+            }
+            Sent::Nothing(why) => Ending::new(ActOutcome::Aborted, why),
+            Sent::Refused(why) => Ending::new(ActOutcome::Failed, why).nothing_done(),
+            Sent::Wrong(why) | Sent::StillHeld(why) | Sent::Failed(why) => {
+                Ending::new(ActOutcome::Failed, why)
+            }
+        };
+        self.to_release.push((REMEDY, lease));
+        self.metrics.acted(REMEDY, ending.outcome());
+        self.tell.acted(wedge, REMEDY, ending.outcome().as_str(), ending.note());
+        self.book.end(id, ending, clock);
+        if let Some(wedge) = self.wedges.get_mut(uid) {
+            wedge.retry_later(now);
+        }
+    }
+
+    /// Whether the restart has shown its effect.
+    pub(super) fn follow_restart(&mut self) {
+        let now = Instant::now();
+        let Some(restarting) = &self.restarting else {
+            return;
+        };
+        let store = self.parts.store();
+        let same_agent = store.get(&restarting.agent).is_some_and(|agent| !agent.deleting);
+        let wedged = store.get(&restarting.wedged);
+        let (outcome, note) = match &wedged {
+            _ if same_agent && now < restarting.deadline => return,
+            _ if same_agent => (ActOutcome::NotHealed, "the agent's pod is still there"),
+            Some(pod) if has_sandbox(pod) => {
+                (ActOutcome::Healed, "the agent is new, and the pod has its sandbox")
+            }
+            Some(pod) if pod.not_waiting().is_none() && now < restarting.deadline => return,
+            Some(pod) if pod.not_waiting().is_none() => {
+                (ActOutcome::NotHealed, "the pod did not get its sandbox in time")
+            }
+            _ => (ActOutcome::Disconnected, "the agent is new; the pod went before its sandbox was seen"),
+        };
+        if let Some(Restarting { id, pod, correlation_id, lease, .. }) = self.restarting.take() {
+            self.to_release.extend(lease.map(|held| (REMEDY, held)));
+            self.own_acts.remove(&id);
+            self.book.end(id, Ending::new(outcome, note), self.parts.now());
+            self.metrics.acted(REMEDY, outcome);
+            self.tell.restarted(&pod, &correlation_id, outcome.as_str(), note);
+        }
+    }
+}
