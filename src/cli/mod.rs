@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod duration;
 mod explain;
+mod ledger;
 mod log;
 mod run;
 mod scan;
@@ -38,6 +39,8 @@ enum Verb {
     Explain(Box<explain::ExplainArgs>),
     /// Look at rights, versions, agents and the watchdog: what works, what is missing, how to mend it. Read-only.
     Doctor(Box<doctor::DoctorArgs>),
+    /// Show what the watchdog of this node meant, did and refused, and what it may still do. Read-only.
+    Ledger(ledger::LedgerArgs),
     /// Show a leak being healed on a simulated cluster; needs nothing but this program.
     #[cfg(feature = "sim")]
     Demo(demo::DemoArgs),
@@ -94,6 +97,7 @@ impl Cli {
                         return Ok(ExitCode::FAILURE);
                     }
                 }
+                Verb::Ledger(args) => ledger::ledger(&args)?,
                 #[cfg(feature = "sim")]
                 Verb::Demo(args) => demo::demo(args).await?,
                 Verb::Completions(args) => completions::completions(&args, command())?,

@@ -46,6 +46,7 @@ impl Daemon {
             "0s",
         ]);
         command.arg("--kubeconfig").arg(stage.kubeconfig()).arg("--agent-socket-dir").arg(stage.socket_dir());
+        command.arg("--state-dir").arg(stage.state_dir());
         for (flag, millis) in PACES {
             command.arg(flag).arg(format!("{}ms", args.paced(Duration::from_millis(millis)).as_millis()));
         }

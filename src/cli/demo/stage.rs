@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::DemoArgs;
 use crate::sim::{
-    Cluster, ClusterOptions, DeleteOptions, EVENTS, IP_ANNOTATION, Node, NodeOptions, PODS, Workload,
-    WorkloadKind,
+    ApiOptions, Cluster, ClusterOptions, DeleteOptions, EVENTS, IP_ANNOTATION, Node, NodeOptions, PODS,
+    Workload, WorkloadKind,
 };
 
 pub(super) const NODE: &str = "worker-1";
@@ -42,21 +42,25 @@ impl Stage {
             Scratch(std::env::temp_dir().join(format!("cilium-leak-healer-demo-{}", std::process::id())));
         fs::create_dir_all(&dir.0)
             .with_context(|| format!("no directory for the demo: {}", dir.0.display()))?;
-        let cluster = Cluster::start(ClusterOptions::default())
-            .await
-            .context("the simulated API server does not start")?;
+        let options = ClusterOptions { api: ApiOptions::with_manifests(), ..ClusterOptions::default() };
+        let cluster = Cluster::start(options).await.context("the simulated API server does not start")?;
         let mut options = NodeOptions::new(NODE, 1, dir.0.clone());
         options.agent.ingress_ip = INGRESS.parse::<Ipv4Addr>().ok();
         options.agent_started = Some(Timestamp::now() - SignedDuration::from_hours(30));
         options.kubelet.retry = args.paced(options.kubelet.retry);
         options.kubelet.retry_jitter = args.paced(options.kubelet.retry_jitter);
         let node = cluster.add_node(options).context("the simulated agent does not start")?;
-        fs::write(dir.0.join("kubeconfig"), cluster.kubeconfig())?;
+        let kubeconfig = cluster.watchdog_kubeconfig(&node).map_err(|status| anyhow!("{status:?}"))?;
+        fs::write(dir.0.join("kubeconfig"), kubeconfig)?;
         Ok(Self { cluster, node, dir })
     }
 
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.dir.0.join("kubeconfig")
+    }
+
+    pub(super) fn state_dir(&self) -> PathBuf {
+        self.dir.0.join("state")
     }
 
     pub(super) fn socket_dir(&self) -> &Path {

@@ -7,14 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::seen::{AgentPod, Cluster, Purpose, Right, Seen, Served, Watchdog};
-use crate::domain::IpamMode;
+use crate::domain::{CiliumVersion, IpamMode, known_mode, known_version, known_versions};
+use safety::{fence, leases, pause};
 
-/// Minor versions of Cilium 1 that the program knows.
-const CILIUM: std::ops::RangeInclusive<u32> = 14..=20;
+mod safety;
+
 /// The oldest minor version of Kubernetes 1.
 const KUBERNETES: u32 = 25;
 /// Names that one line shows at most.
 const MOST_NAMES: usize = 5;
+/// The fence first: the right to delete pods is not to be there without it.
+const HEAL: &str = "kubectl apply -f rbac/fence.yaml, then kubectl apply -f rbac/heal.yaml";
+const RESTART: &str = "kubectl apply -f rbac/restart-agent.yaml, after fence.yaml and heal.yaml";
 
 /// How a check came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -70,14 +74,16 @@ pub(super) fn no_server(why: &str) -> Line {
 
 /// All lines, in the order of what builds on what.
 pub(super) fn lines(cluster: &Cluster) -> Vec<Line> {
-    let mode = cluster.watchdog.as_ref().ok().and_then(Option::as_ref).and_then(|it| it.mode.as_deref());
     let mut lines = vec![server(&cluster.version)];
-    lines.extend(rights(cluster, mode == Some("heal")));
+    lines.extend(rights(cluster));
+    lines.push(fence(cluster));
+    lines.push(leases(cluster));
     lines.extend(served(&cluster.served));
     lines.extend(agents(cluster));
     lines.extend(cluster.told.as_ref().map(|(node, told)| reachable(node, told)));
     lines.push(ipam(cluster));
     lines.push(watchdog(cluster));
+    lines.push(pause(cluster));
     lines
 }
 
@@ -94,50 +100,73 @@ fn server(version: &str) -> Line {
     }
 }
 
-/// One line for each purpose.
-fn rights(cluster: &Cluster, heals: bool) -> Vec<Line> {
+/// One line for each purpose that was asked about.
+fn rights(cluster: &Cluster) -> Vec<Line> {
     let purposes = [
         (Purpose::Observe, "rights for observe"),
         (Purpose::Heal, "rights for heal"),
+        (Purpose::RestartAgent, "rights for restart"),
         (Purpose::Scan, "rights for scan"),
+        (Purpose::Excess, "excess rights"),
     ];
-    // Scan is for people: no service account of the watchdog needs it.
     let asked = purposes
         .into_iter()
         .filter(|(purpose, _)| cluster.rights.iter().any(|(right, _)| right.purpose == *purpose));
-    asked.map(|(purpose, check)| rights_for(cluster, purpose, check, heals)).collect()
+    asked.map(|(purpose, check)| rights_for(cluster, purpose, check)).collect()
 }
 
-fn rights_for(cluster: &Cluster, purpose: Purpose, check: &'static str, heals: bool) -> Line {
+fn rights_for(cluster: &Cluster, purpose: Purpose, check: &'static str) -> Line {
     let who = cluster
         .account
         .as_ref()
         .map_or_else(|| "the caller".to_owned(), |name| format!("service account {name}"));
-    let needed: Vec<&(Right, Seen<bool>)> =
+    let asked: Vec<&(Right, Seen<bool>)> =
         cluster.rights.iter().filter(|(right, _)| right.purpose == purpose).collect();
-    if let Some((_, Err(why))) = needed.iter().find(|(_, seen)| seen.is_err()) {
+    let with = |answer: bool| -> Vec<String> {
+        asked
+            .iter()
+            .filter(|(_, seen)| *seen == Ok(answer))
+            .map(|(right, _)| right.wish.to_string())
+            .collect()
+    };
+    // A right too many is one, also where another could not be asked about.
+    let many = if purpose == Purpose::Excess { with(true) } else { Vec::new() };
+    if !many.is_empty() {
+        return fail(
+            check,
+            format!("{who} has: {}", many.join(", ")),
+            "Find the binding with kubectl get clusterrolebindings,rolebindings -A -o wide, and take it away: with it a \
+             stolen token can do more than the fence holds back, so the mode heal does nothing.",
+        );
+    }
+    if let Some((_, Err(why))) = asked.iter().find(|(_, seen)| seen.is_err()) {
         let mend = match cluster.account {
             Some(_) => "Ask as somebody who may `create subjectaccessreviews.authorization.k8s.io`.",
             None => "Run this again when the API server answers.",
         };
         return warn(check, format!("could not be asked: {why}"), mend);
     }
-    let missing: Vec<String> =
-        needed.iter().filter(|(_, seen)| *seen == Ok(false)).map(|(right, _)| right.to_string()).collect();
+    if purpose == Purpose::Excess {
+        return ok(check, format!("{who} has none of the {} that it must not have", asked.len()));
+    }
+    let missing = with(false);
     if missing.is_empty() {
-        return ok(check, format!("{who} has {0} of {0}", needed.len()));
+        return ok(check, format!("{who} has {0} of {0}", asked.len()));
     }
     let seen = format!("{who} lacks: {}", missing.join(", "));
+    let heals = cluster.installed().is_some_and(Watchdog::heals);
     match (purpose, cluster.account.is_some()) {
-        (Purpose::Observe, true) => fail(check, seen, "kubectl apply -f rbac/observe.yaml"),
-        (Purpose::Observe, false) => fail(
+        (Purpose::Observe | Purpose::Excess, true) => fail(check, seen, "kubectl apply -f rbac/observe.yaml"),
+        (Purpose::Observe | Purpose::Excess, false) => fail(
             check,
             seen,
             "Bind the ClusterRole of rbac/observe.yaml to this user, or use a context that has these rights.",
         ),
-        (Purpose::Heal, true) if heals => fail(check, seen, "kubectl apply -f rbac/heal.yaml"),
-        (Purpose::Heal, true) => warn(check, seen, "Only for the mode heal: kubectl apply -f rbac/heal.yaml"),
-        (Purpose::Heal, false) => {
+        (Purpose::Heal, true) if heals => fail(check, seen, HEAL),
+        (Purpose::Heal, true) => warn(check, seen, format!("Only for the mode heal: {HEAL}")),
+        (Purpose::RestartAgent, true) if heals => fail(check, seen, RESTART),
+        (Purpose::RestartAgent, true) => warn(check, seen, format!("Only for the mode heal: {RESTART}")),
+        (Purpose::Heal | Purpose::RestartAgent, false) => {
             warn(check, seen, "Nothing, unless the watchdog runs as this user: scan and explain never write.")
         }
         (Purpose::Scan, _) => warn(
@@ -264,9 +293,7 @@ fn names(names: &BTreeSet<String>) -> String {
 fn cilium_version(agents: &[AgentPod]) -> Line {
     let tags: BTreeSet<String> =
         agents.iter().filter_map(|agent| tag(&agent.image)).map(str::to_owned).collect();
-    let minor =
-        |tag: &String| tag.trim_start_matches('v').strip_prefix("1.")?.split('.').next()?.parse::<u32>().ok();
-    let versions: Vec<Option<u32>> = tags.iter().map(minor).collect();
+    let versions: Vec<Option<CiliumVersion>> = tags.iter().map(|tag| tag.parse().ok()).collect();
     let seen = tags.iter().cloned().collect::<Vec<_>>().join(", ");
     if versions.is_empty() || versions.iter().any(Option::is_none) {
         let seen = if seen.is_empty() {
@@ -277,19 +304,11 @@ fn cilium_version(agents: &[AgentPod]) -> Line {
         return warn(
             "cilium version",
             seen,
-            format!(
-                "See to it that it is 1.{} to 1.{}: the tag does not tell.",
-                CILIUM.start(),
-                CILIUM.end()
-            ),
+            format!("See to it that it is {}: the tag does not tell.", known_versions()),
         );
     }
-    if versions.iter().flatten().any(|minor| !CILIUM.contains(minor)) {
-        let mend = format!(
-            "This program knows 1.{} to 1.{}. Stay in the mode observe.",
-            CILIUM.start(),
-            CILIUM.end()
-        );
+    if versions.iter().flatten().any(|version| known_version(*version).is_none()) {
+        let mend = format!("This program knows {}. Stay in the mode observe.", known_versions());
         return warn("cilium version", seen, mend);
     }
     if tags.len() > 1 {
@@ -343,7 +362,11 @@ fn ipam(cluster: &Cluster) -> Line {
     };
     let chained = chaining.filter(|mode| mode != "none").map(|mode| format!(", chained ({mode})"));
     let seen = format!("{mode}{}", chained.unwrap_or_default());
-    if IpamMode(mode).forbids_disconnect() {
+    let mode = IpamMode(mode);
+    if known_mode(&mode).is_none() {
+        return warn("ipam mode", seen, "This program does not know this mode. Stay in the mode observe.");
+    }
+    if mode.forbids_disconnect() {
         let mend = "On this mode disconnecting is withheld: the watchdog only tells, or moves pods.";
         return warn("ipam mode", seen, mend);
     }
@@ -361,7 +384,7 @@ fn watchdog(cluster: &Cluster) -> Line {
         Ok(None) => {
             ok("watchdog", format!("not installed in the namespace {at}; scan and explain work without it"))
         }
-        Ok(Some(Watchdog { desired, ready, mode })) => {
+        Ok(Some(Watchdog { desired, ready, mode, .. })) => {
             let mode = mode.as_deref().unwrap_or("observe (the default)");
             let seen = format!("mode {mode}, {ready} of {desired} pods ready");
             if ready < desired {
@@ -381,3 +404,6 @@ fn watchdog(cluster: &Cluster) -> Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,24 +6,36 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SubjectAccessReview,
     SubjectAccessReviewSpec,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::api::{ListParams, PostParams};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
+use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use super::seen::{AgentPod, CiliumConfig, Cluster, Purpose, RIGHTS, Right, Seen, Served, Watchdog};
+use super::seen::{
+    AgentPod, CiliumConfig, Cluster, Fence, LeaseSeen, Paused, Places, Policy, Purpose, Right, Seen, Served,
+    Watchdog, rights,
+};
 use crate::cilium::CiliumEndpointSliceObject;
+use crate::cli::run::{RESTART_LEASE, delete_leases};
 use crate::cli::scan::OneByOne;
+use crate::kube::{AccessWish, FENCE, PAUSED, paused};
 
 const PAGE: u32 = 500;
 const CONFIG: &str = "cilium-config";
 const WATCHDOG_LABEL: &str = "app.kubernetes.io/name=cilium-leak-healer";
-const MODE: &str = "CILIUM_LEAK_HEALER_MODE";
+const POLICIES: &str = "admissionregistration.k8s.io/v1";
+/// The Leases that the manifests make.
+const DELETE_LEASES: u32 = 3;
 
 /// What is asked, and of whom.
 pub(super) struct Probe {
@@ -51,37 +63,66 @@ impl Probe {
         let agents = self.agents().await;
         let namespace =
             agents.as_ref().ok().and_then(|agents| agents.first()).map(|agent| agent.namespace.clone());
+        let namespace = namespace.as_deref().unwrap_or("kube-system");
+        let watchdog = self.watchdog().await;
+        let installed = watchdog.as_ref().ok().and_then(Option::as_ref);
+        let restarts = installed.is_some_and(|it| it.uses("restart-agent"));
+        let slots = installed.and_then(|it| it.delete_in_flight).unwrap_or(DELETE_LEASES);
+        let places = Places {
+            own: &self.watchdog_namespace,
+            agents: namespace,
+            delete_leases: &delete_leases(slots),
+            restart_leases: &[RESTART_LEASE.to_owned()],
+        };
         Cluster {
             version,
             account: self.account.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")),
-            rights: self.rights().await,
+            rights: self.rights(places, restarts).await,
             served: self.served().await,
             nodes: self.nodes().await,
             told: self.told(&agents).await,
             selector: self.selector.clone(),
-            config: self.config(namespace.as_deref().unwrap_or("kube-system")).await,
+            config: self.config(namespace).await,
             agents,
             watchdog_namespace: self.watchdog_namespace.clone(),
-            watchdog: self.watchdog().await,
+            fenced_user: self.fenced_user(installed),
+            watchdog,
+            fence: self.fence().await,
+            leases: self.leases(places, restarts).await,
+            paused: self.paused().await,
         }
     }
 
-    async fn rights(&self) -> Vec<(Right, Seen<bool>)> {
-        let mut rights = Vec::new();
-        for right in RIGHTS {
-            if self.account.is_none() || right.purpose != Purpose::Scan {
-                rights.push((right, self.has(&right).await));
+    async fn rights(&self, places: Places<'_>, restarts: bool) -> Vec<(Right, Seen<bool>)> {
+        let named = self.account.is_some();
+        let mut answers = Vec::new();
+        for purpose in
+            [Purpose::Observe, Purpose::Heal, Purpose::RestartAgent, Purpose::Scan, Purpose::Excess]
+        {
+            let asked = match purpose {
+                Purpose::Observe | Purpose::Heal => true,
+                Purpose::RestartAgent => restarts,
+                // Scan is for people, who may have whatever they have.
+                Purpose::Scan => !named,
+                Purpose::Excess => named,
+            };
+            for wish in rights(purpose, places).into_iter().filter(|_| asked) {
+                let answer = self.has(&wish).await;
+                answers.push((Right { purpose, wish }, answer));
             }
         }
-        rights
+        answers
     }
 
-    async fn has(&self, right: &Right) -> Seen<bool> {
+    async fn has(&self, wish: &AccessWish) -> Seen<bool> {
+        let named = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
         let attributes = ResourceAttributes {
-            verb: Some(right.verb.to_owned()),
-            group: Some(right.group.to_owned()),
-            resource: Some(right.resource.to_owned()),
-            subresource: Some(right.subresource.to_owned()).filter(|name| !name.is_empty()),
+            verb: Some(wish.verb.to_owned()),
+            group: Some(wish.group.to_owned()),
+            resource: Some(wish.resource.to_owned()),
+            subresource: named(wish.subresource),
+            namespace: named(&wish.namespace),
+            name: named(&wish.name),
             ..ResourceAttributes::default()
         };
         let params = PostParams::default();
@@ -191,8 +232,75 @@ impl Probe {
         Ok(list.items.first().map(|set| Watchdog {
             desired: set.status.as_ref().map_or(0, |status| status.desired_number_scheduled),
             ready: set.status.as_ref().map_or(0, |status| status.number_ready),
-            mode: mode(set),
+            mode: setting(set, "--mode"),
+            remedies: setting(set, "--remedies").map(|all| {
+                all.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect()
+            }),
+            delete_in_flight: setting(set, "--delete-in-flight").and_then(|count| count.parse().ok()),
+            account: set
+                .spec
+                .template
+                .spec
+                .as_ref()
+                .and_then(|spec| spec.service_account_name.clone())
+                .filter(|name| !name.is_empty()),
         }))
+    }
+
+    /// Who deletes pods: the account that is asked about, else that of the DaemonSet, else that of the manifests.
+    fn fenced_user(&self, installed: Option<&Watchdog>) -> String {
+        let own = installed.and_then(|it| it.account.as_deref()).unwrap_or("cilium-leak-healer");
+        let (namespace, name) = self
+            .account
+            .as_ref()
+            .map_or((self.watchdog_namespace.as_str(), own), |(namespace, name)| (namespace, name));
+        format!("system:serviceaccount:{namespace}:{name}")
+    }
+
+    async fn fence(&self) -> Seen<Option<Fence>> {
+        let list = match self.bounded_raw(self.client.list_api_group_resources(POLICIES)).await? {
+            Ok(list) => list,
+            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+            Err(error) => return Err(said(&error)),
+        };
+        if !list.resources.iter().any(|it| it.name == "validatingadmissionpolicies") {
+            return Ok(None);
+        }
+        let agents = format!("{FENCE}-restart-agent");
+        Ok(Some(Fence { all: self.policy(FENCE).await?, agents: self.policy(&agents).await? }))
+    }
+
+    async fn policy(&self, name: &str) -> Seen<Policy> {
+        let policies = Api::<ValidatingAdmissionPolicy>::all(self.client.clone());
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(self.client.clone());
+        Ok(Policy {
+            policy: self.bounded(policies.get_opt(name)).await?,
+            binding: self.bounded(bindings.get_opt(name)).await?,
+        })
+    }
+
+    async fn leases(&self, places: Places<'_>, restarts: bool) -> Seen<Vec<LeaseSeen>> {
+        let api = Api::<Lease>::namespaced(self.client.clone(), places.own);
+        let restart = places.restart_leases.iter().filter(|_| restarts);
+        let mut seen = Vec::new();
+        for name in places.delete_leases.iter().chain(restart) {
+            let lease = self.bounded(api.get_opt(name)).await?;
+            seen.push(LeaseSeen {
+                name: name.clone(),
+                there: lease.is_some(),
+                holder: lease
+                    .and_then(|lease| lease.spec?.holder_identity)
+                    .filter(|holder| !holder.is_empty()),
+            });
+        }
+        Ok(seen)
+    }
+
+    async fn paused(&self) -> Seen<Option<Paused>> {
+        let api = Api::<Namespace>::all(self.client.clone());
+        let namespace = self.bounded(api.get_opt(&self.watchdog_namespace)).await?;
+        let meta = namespace.map(|namespace| namespace.metadata).unwrap_or_default();
+        Ok(paused(&meta).map(|why| Paused { why, since: paused_since(&meta) }))
     }
 
     async fn pages<K>(&self, api: &Api<K>, mut params: ListParams, mut each: impl FnMut(K)) -> Seen<()>
@@ -211,10 +319,16 @@ impl Probe {
     }
 
     async fn bounded<T>(&self, call: impl Future<Output = Result<T, kube::Error>>) -> Seen<T> {
-        match tokio::time::timeout(self.timeout, call).await {
-            Ok(answer) => answer.map_err(|error| said(&error)),
-            Err(_) => Err(format!("no answer within {} s", self.timeout.as_secs())),
-        }
+        self.bounded_raw(call).await?.map_err(|error| said(&error))
+    }
+
+    /// The client's own word, if it comes in time.
+    async fn bounded_raw<T>(
+        &self,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Seen<Result<T, kube::Error>> {
+        let answer = tokio::time::timeout(self.timeout, call).await;
+        answer.map_err(|_| format!("no answer within {} s", self.timeout.as_secs()))
     }
 }
 
@@ -246,17 +360,30 @@ fn agent(pod: &Pod, container: &str) -> Option<AgentPod> {
     })
 }
 
-/// The mode, from the environment or the arguments of the DaemonSet's containers.
-fn mode(set: &DaemonSet) -> Option<String> {
+/// When somebody last wrote the pause annotation, if the server remembers.
+fn paused_since(meta: &ObjectMeta) -> Option<String> {
+    let annotation = format!("f:{PAUSED}");
+    let wrote = |fields: &Value| fields["f:metadata"]["f:annotations"].get(&annotation).is_some();
+    let entries = meta.managed_fields.iter().flatten();
+    let times = entries
+        .filter(|entry| entry.fields_v1.as_ref().is_some_and(|fields| wrote(&fields.0)))
+        .filter_map(|entry| entry.time.as_ref());
+    times.map(|time| time.0).max().map(|time| time.to_string())
+}
+
+/// A setting, from the arguments or the environment of the DaemonSet's containers. The flag wins, as it does there.
+fn setting(set: &DaemonSet, flag: &str) -> Option<String> {
     let containers = &set.spec.template.spec.as_ref()?.containers;
-    let by_env = containers.iter().flat_map(|it| it.env.iter().flatten()).find(|var| var.name == MODE);
+    let variable =
+        format!("CILIUM_LEAK_HEALER_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase());
+    let by_env = containers.iter().flat_map(|it| it.env.iter().flatten()).find(|var| var.name == variable);
     let args: Vec<&String> = containers
         .iter()
-        .flat_map(|it| it.args.iter().flatten().chain(it.command.iter().flatten()))
+        .flat_map(|it| it.command.iter().flatten().chain(it.args.iter().flatten()))
         .collect();
     let by_flag = args.iter().enumerate().find_map(|(at, arg)| match arg.split_once('=') {
-        Some(("--mode", mode)) => Some(mode.to_owned()),
-        _ if *arg == "--mode" => args.get(at + 1).map(ToString::to_string),
+        Some((name, value)) if name == flag => Some(value.to_owned()),
+        _ if *arg == flag => args.get(at + 1).map(ToString::to_string),
         _ => None,
     });
     by_flag.or_else(|| by_env.and_then(|var| var.value.clone()))

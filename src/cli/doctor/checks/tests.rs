@@ -1,0 +1,35 @@
+use std::path::Path;
+use std::{env, fs};
+
+use rstest::rstest;
+
+use super::*;
+use crate::domain::compatibility_document;
+
+fn agent(image: &str) -> AgentPod {
+    let (namespace, node) = ("kube-system".to_owned(), "n1".to_owned());
+    AgentPod { namespace, node, ready: true, image: image.to_owned() }
+}
+
+#[rstest]
+#[case::known("quay.io/cilium/cilium:v1.20.2@sha256:00", Level::Ok)]
+#[case::vendors("registry.example.org:5000/cilium:1.17.3-ee", Level::Ok)]
+#[case::newer("cilium:v1.21.0", Level::Warn)]
+#[case::older("cilium:v1.13.9", Level::Warn)]
+#[case::no_version("cilium:latest", Level::Warn)]
+#[case::no_tag("cilium@sha256:00", Level::Warn)]
+fn versions_by_the_table(#[case] image: &str, #[case] level: Level) {
+    assert_eq!(cilium_version(&[agent(image)]).level, level);
+}
+
+/// `UPDATE_DOCS=1` writes it anew.
+#[test]
+fn the_page_on_compatibility_is_that_of_the_table() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");
+    let text = compatibility_document();
+    if env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let stored = fs::read_to_string(&path).unwrap_or_default();
+    assert!(stored == text, "{} is old: run the tests with UPDATE_DOCS=1", path.display());
+}
