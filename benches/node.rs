@@ -48,6 +48,8 @@ async fn measure(binary: &Path, pods: u32) {
         .arg(dir.join("kubeconfig"))
         .arg("--agent-socket-dir")
         .arg(&dir)
+        .arg("--state-dir")
+        .arg(dir.join("state"))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .kill_on_drop(true)

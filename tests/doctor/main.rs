@@ -12,7 +12,10 @@ mod daemon;
 #[allow(dead_code, reason = "the scan's tests use all of it")]
 mod run;
 
-use cilium_leak_healer::sim::{AgentVersion, Attributes, DAEMON_SETS, PODS};
+use cilium_leak_healer::sim::{
+    ADMISSION_BINDINGS, ADMISSION_POLICIES, AgentVersion, Attributes, DAEMON_SETS, LEASES, NAMESPACES, PODS,
+    Resource,
+};
 use serde_json::{Value, json};
 
 use cluster::{Lab, NODE};
@@ -72,9 +75,31 @@ async fn lab(allows: impl Fn(&Attributes) -> bool + Send + Sync + 'static) -> La
     lab
 }
 
+/// What of the manifests the cluster stores.
+fn apply(lab: &Lab, manifests: &str) {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(manifests).expect("YAML");
+    for document in documents {
+        let resource: &'static Resource = match document["kind"].as_str().expect("a kind") {
+            "ValidatingAdmissionPolicy" => &ADMISSION_POLICIES,
+            "ValidatingAdmissionPolicyBinding" => &ADMISSION_BINDINGS,
+            "Lease" => &LEASES,
+            "Namespace" => &NAMESPACES,
+            _ => continue,
+        };
+        lab.cluster.api().create(resource, document).expect("an object of the manifests");
+    }
+}
+
+const OBSERVE: &str = include_str!("../../rbac/observe.yaml");
+const FENCE: &str = include_str!("../../rbac/fence.yaml");
+const HEAL: &str = include_str!("../../rbac/heal.yaml");
+
 #[tokio::test]
 async fn a_cluster_that_is_well() {
     let lab = lab(|_| true).await;
+    for manifests in [OBSERVE, FENCE, HEAL] {
+        apply(&lab, manifests);
+    }
     drop(lab.cluster.api().take_requests());
     let said = doctor(&lab, &[]).await;
     assert_eq!(said.code, Some(0), "{}{}", said.out, said.err);
@@ -119,7 +144,15 @@ async fn a_service_account_is_asked_about_by_name() {
         "cilium-leak-healer/cilium-leak-healer lacks: get ciliumnodes.cilium.io",
         "kubectl apply -f rbac/observe.yaml",
     );
-    said.is("rights for heal", "warn", "lacks: delete pods", "kubectl apply -f rbac/heal.yaml");
+    said.is(
+        "rights for heal",
+        "warn",
+        "lacks: delete pods",
+        "kubectl apply -f rbac/fence.yaml, then kubectl apply -f rbac/heal.yaml",
+    );
+    // Everything else is allowed here, so this is too.
+    said.is("excess rights", "fail", "has: create pods/exec, get pods/exec", "take it away");
+    assert!(!said.out.contains("rights for restart"), "{}", said.out);
     // In the mode heal the watchdog needs it.
     watchdog(&lab, "heal", 3, 3);
     doctor(&lab, &args).await.is(
@@ -134,6 +167,10 @@ async fn a_service_account_is_asked_about_by_name() {
 }
 
 fn watchdog(lab: &Lab, mode: &str, desired: i32, ready: i32) {
+    watchdog_with(lab, mode, (desired, ready), &[]);
+}
+
+fn watchdog_with(lab: &Lab, mode: &str, (desired, ready): (i32, i32), args: &[&str]) {
     let name = "cilium-leak-healer";
     let set = json!({
         "metadata": {"name": name, "namespace": name, "labels": {"app.kubernetes.io/name": name}},
@@ -141,7 +178,7 @@ fn watchdog(lab: &Lab, mode: &str, desired: i32, ready: i32) {
             "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
             "template": {
                 "metadata": {"labels": {"app.kubernetes.io/name": name}},
-                "spec": {"containers": [{"name": name, "image": name, "env": [{"name": "CILIUM_LEAK_HEALER_MODE", "value": mode}]}]},
+                "spec": {"containers": [{"name": name, "image": name, "args": args, "env": [{"name": "CILIUM_LEAK_HEALER_MODE", "value": mode}]}]},
             },
         },
         "status": {"currentNumberScheduled": desired, "desiredNumberScheduled": desired, "numberMisscheduled": 0, "numberReady": ready},
@@ -154,6 +191,9 @@ async fn the_watchdog_tells_its_mode_and_how_many_are_ready() {
     let lab = lab(|_| true).await;
     doctor(&lab, &["-o", "json"]).await.is("watchdog", "ok", "not installed", "");
     watchdog(&lab, "heal", 3, 2);
+    for manifests in [OBSERVE, FENCE, HEAL] {
+        apply(&lab, manifests);
+    }
     let said = doctor(&lab, &["-o", "json"]).await;
     said.is("watchdog", "warn", "mode heal, 2 of 3 pods ready", "get pods");
     assert_eq!(said.code, Some(0), "a warning is no failure");
@@ -179,4 +219,78 @@ async fn a_dead_server_is_one_line() {
     let said = doctor(&lab, &["-o", "json"]).await;
     assert_eq!(said.code, Some(1), "{}", said.err);
     said.is("server", "fail", "refused", "kubeconfig");
+}
+
+#[tokio::test]
+async fn the_fence_the_leases_and_the_pause_are_looked_at() {
+    let lab = lab(|_| true).await;
+    let said = doctor(&lab, &["-o", "json"]).await;
+    said.is(
+        "fence",
+        "warn",
+        "no ValidatingAdmissionPolicy cilium-leak-healer",
+        "kubectl apply -f rbac/fence.yaml",
+    );
+    said.is("leases", "warn", "0 of 3", "rbac/heal.yaml");
+    said.is("pause", "ok", "not paused", "");
+    watchdog_with(&lab, "heal", (1, 1), &["run", "--remedies", "delete-pod,restart-agent"]);
+    let said = doctor(&lab, &["-o", "json"]).await;
+    assert_eq!(said.code, Some(1), "{}", said.out);
+    said.is(
+        "fence",
+        "fail",
+        "no ValidatingAdmissionPolicy cilium-leak-healer",
+        "kubectl apply -f rbac/fence.yaml",
+    );
+    said.is("leases", "fail", "0 of 4", "rbac/restart-agent.yaml");
+    said.is("rights for restart", "ok", "the caller has 4 of 4", "");
+    for manifests in [OBSERVE, FENCE, HEAL] {
+        apply(&lab, manifests);
+    }
+    let said = doctor(&lab, &["-o", "json"]).await;
+    said.is(
+        "fence",
+        "fail",
+        "no ValidatingAdmissionPolicy cilium-leak-healer-restart-agent",
+        "restart-agent.yaml",
+    );
+    let name = "cilium-leak-healer-delete-pod-1";
+    let mut lease = lab.cluster.api().get(&LEASES, "cilium-leak-healer", name).expect("a Lease");
+    lease["spec"] = json!({"holderIdentity": "worker-7", "leaseDurationSeconds": 60});
+    lab.cluster.api().update(&LEASES, &lease).expect("a Lease");
+    let mut own = lab.cluster.api().get(&NAMESPACES, "", "cilium-leak-healer").expect("a namespace");
+    own["metadata"]["annotations"] = json!({"cilium-leak-healer/paused": "upgrade of Cilium"});
+    own["metadata"]["managedFields"] = json!([{
+        "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": "2026-03-01T10:00:00Z", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:annotations": {"f:cilium-leak-healer/paused": {}}}},
+    }]);
+    lab.cluster.api().update(&NAMESPACES, &own).expect("a namespace");
+    let said = doctor(&lab, &["-o", "json"]).await;
+    said.is(
+        "leases",
+        "fail",
+        "3 of 4 in the namespace cilium-leak-healer, held: delete-pod-1 by worker-7",
+        "",
+    );
+    said.is(
+        "pause",
+        "warn",
+        "all acts are paused since 2026-03-01T10:00:00Z: upgrade of Cilium",
+        "kubectl annotate namespace cilium-leak-healer cilium-leak-healer/paused-",
+    );
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_of_the_protection_is_said() {
+    let lab = lab(|wish| {
+        !(wish.user == "system:admin"
+            && ["validatingadmissionpolicies", "leases", "namespaces"].contains(&wish.resource.as_str()))
+    })
+    .await;
+    watchdog(&lab, "heal", 1, 1);
+    let said = doctor(&lab, &["-o", "json"]).await;
+    assert_eq!(said.code, Some(0), "{}", said.out);
+    said.is("fence", "warn", "could not be read: 403", "get validatingadmissionpolicies");
+    said.is("leases", "warn", "could not be read: 403", "get leases");
+    said.is("pause", "warn", "could not be read: 403", "get namespaces");
 }

@@ -12,6 +12,7 @@
 )]
 #![allow(unreachable_pub, reason = "nothing outside uses a test")]
 
+mod fence;
 mod harness;
 mod manifests;
 mod outages;
@@ -19,6 +20,8 @@ mod parity;
 mod races;
 mod refused;
 mod reserved;
+mod restart;
 mod rights;
+mod safety;
 mod scan;
 mod stale;

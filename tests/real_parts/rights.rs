@@ -1,11 +1,9 @@
 //! The manifests' rights: enough, and not too many.
 
-use std::collections::BTreeSet;
-
-use kube::ResourceExt;
 use serde_json::Value;
 
-use crate::harness::{Mode, Node, QUICK, Request, Rights, documents};
+use crate::harness::{ApiServer, Mode, Node, QUICK, Request, Rights, documents};
+use crate::restart::RESTARTS;
 
 #[tokio::test]
 async fn observing_changes_nothing() {
@@ -44,45 +42,85 @@ async fn a_missing_right_is_named() {
 }
 
 #[tokio::test]
-async fn a_healer_that_may_not_delete_pods_says_so() {
+async fn a_healer_without_its_rights_names_them_and_does_nothing() {
     let node = Node::with_ingress().await;
     let web = node.workload("ReplicaSet", "web").await;
     let pod = web.pod(None).await;
     let tries = node.kubelet.keep_trying(&pod, node.ingress_address().await);
     let daemon = node.daemon(Mode::Heal, Rights::Observe, QUICK).await;
-    let failed = daemon.acted(&pod.name_any(), "failed").await;
-    let reason = failed["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("403") && reason.contains("cannot delete resource"), "{failed}");
+    let held = daemon.line("the act is held back", |line| line["message"] == "held back").await;
+    let reason = held["reason"].as_str().unwrap_or_default();
+    assert!(held["by"] == "fence" && reason.contains("the right to delete pods is missing"), "{held}");
+    assert_eq!(daemon.acts(), Vec::<Value>::new());
     tries.abort();
     daemon.stop_without_rights().await;
 }
 
+/// A server of its own: with a Node there the controller counts the agents of all of them.
 #[tokio::test]
 async fn each_right_is_needed() {
-    let node = Node::with_ingress().await;
-    let daemon = node.healer().await;
-    crate::reserved::on_the_ingress_address(&node, &daemon).await;
-    crate::stale::of_a_former_pod(&node, &daemon).await;
-    let used = daemon.requests();
-    let used: BTreeSet<_> =
-        used.iter().map(|it| (it.group.as_str(), it.resource.as_str(), it.verb.as_str())).collect();
-    let granted: Vec<Value> =
-        ["rbac/observe.yaml", "rbac/heal.yaml"].into_iter().flat_map(documents).collect();
-    let granted =
-        granted.iter().filter(|document| document["kind"] == "ClusterRole").flat_map(rules).collect();
-    let unused: Vec<_> = BTreeSet::difference(&granted, &used).collect();
+    let server = ApiServer::start("rights");
+    let mut node = Node::of(&server, true).await;
+    let (healer, unfenced) = (node.healer().await, crate::safety::fence_missing_twice(&node).await);
+    crate::reserved::on_the_ingress_address(&node, &healer).await;
+    crate::stale::of_a_former_pod(&node, &healer).await;
+    let mut files = vec!["rbac/observe.yaml", "rbac/heal.yaml"];
+    let mut used = healer.requests();
+    used.extend(unfenced.requests());
+    healer.stop().await;
+    unfenced.stop_without_rights().await;
+    // Without controllers nobody counts the agents.
+    if server.controllers {
+        files.push("rbac/restart-agent.yaml");
+        let restarter = node.daemon(Mode::Heal, Rights::RestartAgent, RESTARTS).await;
+        crate::restart::of_a_hidden_holder(&mut node, &restarter).await;
+        used.extend(restarter.requests());
+        restarter.stop().await;
+    }
+    let granted: Vec<Granted> = files.into_iter().flat_map(documents).flat_map(|it| rules(&it)).collect();
+    assert!(granted.iter().any(|it| it.namespace.is_some()) && granted.iter().any(|it| !it.names.is_empty()));
+    let unused: Vec<_> = granted.iter().filter(|granted| !used.iter().any(|it| granted.gives(it))).collect();
     assert!(unused.is_empty(), "granted and never used: {unused:?}");
-    daemon.stop().await;
 }
 
-/// Group, resource and verb of all rules of a role.
-fn rules(role: &Value) -> Vec<(&str, &str, &str)> {
+/// A verb on a resource, as a rule gives it.
+#[derive(Debug)]
+struct Granted {
+    group: String,
+    resource: String,
+    verb: String,
+    /// That of a `Role`; none for a `ClusterRole`.
+    namespace: Option<String>,
+    /// One of several is enough: which Lease is free is chance.
+    names: Vec<String>,
+}
+
+impl Granted {
+    fn gives(&self, request: &Request) -> bool {
+        (&self.group, &self.resource, &self.verb) == (&request.group, &request.resource, &request.verb)
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace)
+            && (self.names.is_empty() || self.names.contains(&request.name))
+            && ![401, 403].contains(&request.status)
+    }
+}
+
+/// What a `Role` or a `ClusterRole` gives; nothing for all other documents.
+fn rules(role: &Value) -> Vec<Granted> {
     let mut all = Vec::new();
     for rule in role["rules"].as_array().into_iter().flatten() {
-        let texts = |field: &str| rule[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let texts = |field: &str| -> Vec<String> {
+            let texts = rule[field].as_array().into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
         for group in texts("apiGroups") {
             for resource in texts("resources") {
-                all.extend(texts("verbs").map(|verb| (group, resource, verb)));
+                all.extend(texts("verbs").into_iter().map(|verb| Granted {
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    verb,
+                    namespace: role["metadata"]["namespace"].as_str().map(str::to_owned),
+                    names: texts("resourceNames"),
+                }));
             }
         }
     }

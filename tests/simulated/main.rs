@@ -12,7 +12,9 @@
 
 mod agent_faults;
 mod api_faults;
+mod bounds;
 mod command_line;
+mod crash;
 #[path = "../support/daemon.rs"]
 mod daemon;
 mod http;
@@ -20,8 +22,11 @@ mod load;
 mod observe;
 mod odd_events;
 mod pace;
+mod people;
+mod protection;
 mod refused;
 mod reserved;
+mod restart_agent;
 mod scene;
 mod shutdown;
 mod stale;
@@ -55,6 +60,58 @@ fn test_name(scenario: &str) -> String {
 
 // Those that take long begin first.
 contents! {
+    restart_agent {
+        a_phantom_holder_leads_to_one_restart,
+        a_hidden_holder_leads_to_one_restart_and_a_second_one_to_none,
+        killed_in_a_restart_it_makes_no_second_one,
+        without_the_remedy_a_history_is_only_told,
+        on_a_cordoned_node_the_agent_is_not_restarted,
+        during_a_rollout_the_agent_is_not_restarted,
+        an_agent_that_is_opted_out_is_not_restarted,
+        while_another_node_restarts_its_agent_this_one_waits,
+        a_pause_stops_a_restart,
+        where_the_fence_does_not_let_it_the_agent_stays,
+    }
+    crash {
+        killed_at_any_instant_it_does_nothing_twice_and_heals_in_the_end,
+        a_torn_ledger_is_set_aside_and_nothing_is_done,
+        a_second_process_does_nothing_until_the_first_is_gone,
+        without_a_directory_for_the_ledger_nothing_is_done,
+    }
+    protection {
+        without_a_fence_nothing_is_done_and_everybody_is_told,
+        a_fence_that_is_not_required_is_missed_aloud,
+        a_right_too_many_counts_as_no_protection,
+        a_right_too_few_counts_as_no_protection,
+        reviews_that_are_not_answered_leave_it_unknown,
+        a_fence_that_comes_later_lets_it_heal,
+        an_account_that_may_not_delete_pods_disconnects_without_a_fence,
+        an_account_that_may_delete_pods_and_need_not_has_a_right_too_many,
+        a_token_of_another_node_counts_as_no_protection,
+        a_token_that_names_no_node_counts_as_no_protection,
+    }
+    people {
+        a_pause_stops_all_acts_is_told_once_and_its_end_resumes,
+        a_label_on_the_pod_opts_it_out,
+        a_label_on_its_namespace_opts_a_pod_out,
+        a_label_on_the_owners_namespace_opts_its_endpoint_out,
+        an_opt_out_that_says_false_is_none,
+        a_denied_namespace_is_left_alone,
+        a_namespace_that_is_not_allowed_is_left_alone,
+        a_system_pod_is_moved_only_where_its_namespace_is_allowed,
+        a_namespace_that_may_not_be_read_holds_back,
+        an_owners_namespace_that_cannot_be_read_holds_back,
+        an_own_namespace_that_cannot_be_read_holds_back,
+        an_own_namespace_that_is_not_there_holds_back,
+    }
+    bounds {
+        a_spent_budget_sets_the_pace,
+        acts_that_do_not_help_open_the_breaker,
+        leases_that_others_hold_hold_back_until_one_is_free,
+        what_was_moved_once_is_remembered_over_a_restart,
+        an_unknown_version_of_cilium_is_only_observed,
+        an_unknown_version_of_cilium_is_healed_where_that_is_allowed,
+    }
     observe {
         observe_mode_writes_nothing_and_says_once_that_it_holds_back,
         a_live_duplicate_watched_for_several_polls_is_one_line,

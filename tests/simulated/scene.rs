@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use cilium_leak_healer::sim::{
-    AgentVersion, Cluster, ClusterOptions, DeleteOptions, EVENTS, EndpointSpec, IP_ANNOTATION, Node,
-    NodeOptions, PODS, RateLimits, RequestRecord, Workload, WorkloadKind,
+    AgentVersion, ApiOptions, Cluster, ClusterOptions, DeleteOptions, EVENTS, EndpointSpec, IP_ANNOTATION,
+    Node, NodeOptions, PODS, RateLimits, RequestRecord, Workload, WorkloadKind,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -52,8 +52,14 @@ impl Scene {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut NodeOptions)) -> Self {
+        Self::behind(ApiOptions::with_manifests(), change).await
+    }
+
+    /// Behind an API server of its own.
+    pub(crate) async fn behind(api: ApiOptions, change: impl FnOnce(&mut NodeOptions)) -> Self {
         let dir = tempfile::Builder::new().prefix("clh").tempdir().expect("a directory");
-        let cluster = Cluster::start(ClusterOptions::default()).await.expect("an API server");
+        let options = ClusterOptions { api, ..ClusterOptions::default() };
+        let cluster = Cluster::start(options).await.expect("an API server");
         let mut options = NodeOptions::new(NODE, 1, dir.path().join("run"));
         options.agent_started = Some(Timestamp::now() - SignedDuration::from_hours(30));
         options.agent.ingress_ip = INGRESS.parse().ok();
@@ -63,7 +69,8 @@ impl Scene {
         change(&mut options);
         let kubelet = options.kubelet.enabled;
         let node = cluster.add_node(options).expect("a node");
-        std::fs::write(dir.path().join("kubeconfig"), cluster.kubeconfig()).expect("a kubeconfig");
+        let kubeconfig = cluster.watchdog_kubeconfig(&node).expect("the watchdog's pod");
+        std::fs::write(dir.path().join("kubeconfig"), kubeconfig).expect("a kubeconfig");
         let scene = Self { cluster, node, dir };
         if kubelet {
             scene.pod("shop", "web", "10.244.1.20");
@@ -74,7 +81,11 @@ impl Scene {
 
     /// The daemon, in mode heal, quick.
     pub(crate) async fn heal(&self) -> Daemon {
-        self.daemon("heal", &[]).await
+        let daemon = self.daemon("heal", &[]).await;
+        let tested =
+            |line: &Value| line["message"].as_str().is_some_and(|said| said.starts_with("self-test"));
+        daemon.line("the self-test", tested).await;
+        daemon
     }
 
     pub(crate) async fn observe(&self) -> Daemon {
@@ -99,8 +110,15 @@ impl Scene {
         let sockets = self.node.socket_dir().display().to_string();
         let mut all = vec!["run", "--node-name", NODE, "--kubeconfig", &kubeconfig];
         all.extend(["--agent-socket-dir", &sockets, "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        let state = self.state_dir();
+        all.extend(["--state-dir", &state]);
         all.extend(args);
         Daemon::spawn(all, &[]).serving().await
+    }
+
+    /// Where the daemon has its ledger.
+    pub(crate) fn state_dir(&self) -> String {
+        self.dir.path().join("state").display().to_string()
     }
 
     pub(crate) fn kubeconfig(&self) -> String {
@@ -199,7 +217,10 @@ impl Scene {
     /// All that the daemon asked for and that was more than reading, at the agent and at the API server.
     pub(crate) fn writes(&self) -> Vec<RequestRecord> {
         let all = self.agent_requests().into_iter().chain(self.cluster.api().requests());
-        all.filter(|request| request.method != "GET").collect()
+        // Reviews of its own rights store nothing, and neither does a dry run.
+        let stores =
+            |request: &RequestRecord| !request.path.contains("reviews") && !request.body.contains("dryRun");
+        all.filter(|request| request.method != "GET" && stores(request)).collect()
     }
 
     /// Nothing was written, begun or counted.

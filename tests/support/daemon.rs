@@ -178,6 +178,16 @@ impl Daemon {
         assert!(status.expect("kill").success(), "kill {id}");
     }
 
+    /// SIGKILL: it gets no chance to do anything more.
+    pub async fn kill(mut self) {
+        self.kill_now().await;
+    }
+
+    /// The same, and its log can still be read.
+    pub async fn kill_now(&mut self) {
+        self.child.kill().await.expect("it runs");
+    }
+
     /// Waits for its end.
     pub async fn exit(&mut self, within: Duration) -> ExitStatus {
         let ended = timeout(within, self.child.wait()).await;

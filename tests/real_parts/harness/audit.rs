@@ -10,6 +10,11 @@ pub struct Request {
     pub group: String,
     /// With the subresource, as RBAC names it; the path where there is no resource.
     pub resource: String,
+    /// Empty: of all, or of none.
+    pub namespace: String,
+    /// Empty for a list.
+    pub name: String,
+    pub dry_run: bool,
     pub status: u64,
 }
 
@@ -21,12 +26,20 @@ impl Request {
 
 /// The different requests of the token that is bound to this pod.
 pub fn requests_of(audit_log: &Path, pod: &str) -> BTreeSet<Request> {
+    timeline_of(audit_log, pod).into_iter().map(|(_, request)| request).collect()
+}
+
+/// All requests of that token, with the time at which the server answered each, in that order. The times can be compared. A watch is
+/// there twice.
+pub fn timeline_of(audit_log: &Path, pod: &str) -> Vec<(String, Request)> {
     let log = fs::read_to_string(audit_log).expect("read the audit log");
     let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    entries
+    let mut requests: Vec<_> = entries
         .filter(|entry| entry["user"]["extra"]["authentication.kubernetes.io/pod-name"][0] == pod)
-        .map(|entry| request(&entry))
-        .collect()
+        .map(|entry| (entry["stageTimestamp"].as_str().unwrap_or_default().to_owned(), request(&entry)))
+        .collect();
+    requests.sort();
+    requests
 }
 
 fn request(entry: &Value) -> Request {
@@ -40,6 +53,9 @@ fn request(entry: &Value) -> Request {
         verb: text("/verb"),
         group: text("/objectRef/apiGroup"),
         resource,
+        namespace: text("/objectRef/namespace"),
+        name: text("/objectRef/name"),
+        dry_run: text("/requestURI").contains("dryRun="),
         status: entry["responseStatus"]["code"].as_u64().unwrap_or_default(),
     }
 }

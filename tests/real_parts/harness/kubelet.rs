@@ -70,7 +70,19 @@ impl Kubelet {
             self.run(pod, ip).await;
             return true;
         }
-        let reason = match answer.status {
+        self.tell_failure(pod, &container, answer.status, answer.body.trim()).await;
+        false
+    }
+
+    /// Tells that the agent refused the address once more, whatever the agent says.
+    pub async fn refuse(&self, pod: &Pod, ip: IpAddr) {
+        let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
+        let body = format!("\"IP {family}:{ip} is already in use\"");
+        self.tell_failure(pod, &container_id(), 400, &body).await;
+    }
+
+    async fn tell_failure(&self, pod: &Pod, container: &str, status: u16, body: &str) {
+        let reason = match status {
             400 => "putEndpointIdInvalid",
             429 => "putEndpointIdTooManyRequests",
             _ => "putEndpointIdFailed",
@@ -78,12 +90,9 @@ impl Kubelet {
         let message = format!(
             "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox \
              \"{container}\": plugin type=\"cilium-cni\" failed (add): unable to create endpoint: \
-             [PUT /endpoint/{{id}}][{}] {reason} {}",
-            answer.status,
-            answer.body.trim(),
+             [PUT /endpoint/{{id}}][{status}] {reason} {body}",
         );
         self.tell(pod, &message).await;
-        false
     }
 
     /// Starts a pod that is sure to get its sandbox.

@@ -25,9 +25,10 @@ pub use self::{
     daemon::{Daemon, Mode, QUICK},
     http::Answer,
     kubelet::{EventForm, container_id},
-    manifests::{Rights, documents, dry_run},
+    manifests::{Rights, agent_owner, apply, documents, dry_run, fence_in},
     node::Node,
     wait::{PATIENCE, eventually},
+    workload::Workload,
 };
 
 /// Tells the person at the terminal, past the capture of test output.

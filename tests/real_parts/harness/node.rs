@@ -22,7 +22,7 @@ use super::{
     api_server::ApiServer,
     daemon::{Daemon, DaemonSpec, Mode, QUICK},
     kubelet::Kubelet,
-    manifests::{NAMESPACE, Rights, kubeconfig_of},
+    manifests::{NAMESPACE, Rights, agent_owner, kubeconfig_of},
     wait::eventually,
     workload::Workload,
 };
@@ -40,6 +40,13 @@ pub struct Node {
     admin_kubeconfig: PathBuf,
     audit_log: PathBuf,
     controllers: bool,
+}
+
+/// See [`Node::seat`].
+pub struct Seat {
+    pub pod: String,
+    kubeconfig: PathBuf,
+    pub state_directory: PathBuf,
 }
 
 impl Node {
@@ -200,19 +207,29 @@ impl Node {
     }
 
     pub async fn daemon(&self, mode: Mode, rights: Rights, args: &[&str]) -> Daemon {
+        Daemon::start(self.spec(&self.seat(rights).await, mode, args)).await
+    }
+
+    /// What of a daemon outlives its processes: its pod with the token, and its directory.
+    pub async fn seat(&self, rights: Rights) -> Seat {
         let pod = self.daemon_pod(rights);
         let kubeconfig = self.kubeconfigs.path().join(&pod);
         fs::write(&kubeconfig, self.kubeconfig(rights).await).expect("write the daemon's kubeconfig");
-        Daemon::start(DaemonSpec {
+        Seat { kubeconfig, state_directory: self.kubeconfigs.path().join(format!("{pod}-state")), pod }
+    }
+
+    /// A process for that seat.
+    pub fn spec<'a>(&'a self, seat: &Seat, mode: Mode, args: &'a [&'a str]) -> DaemonSpec<'a> {
+        DaemonSpec {
             node: &self.name,
             mode,
-            kubeconfig,
+            kubeconfig: seat.kubeconfig.clone(),
             agent_directory: self.agent.directory().to_owned(),
-            pod,
+            state_directory: seat.state_directory.clone(),
+            pod: seat.pod.clone(),
             audit_log: self.audit_log.clone(),
             args,
-        })
-        .await
+        }
     }
 
     /// A kubeconfig with the token of a pod on this node whose account has these rights.
@@ -225,7 +242,33 @@ impl Node {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
         let pod = pods.create(&PostParams::default(), &pod).await.expect("create the daemon's pod");
         self.kubelet.run(&pod, self.address()).await;
-        kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), &pod).await
+        kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), Some(&pod)).await
+    }
+
+    /// A kubeconfig with a token of that account that is bound to no pod, and so names no node.
+    pub async fn kubeconfig_without_pod(&self, rights: Rights) -> String {
+        kubeconfig_of(&self.client, &self.admin_kubeconfig, rights.account(), None).await
+    }
+
+    /// The pod of the daemon with these rights, as it is now.
+    pub async fn daemons_pod(&self, rights: Rights) -> Pod {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), NAMESPACE);
+        pods.get(&self.daemon_pod(rights)).await.expect("the daemon's pod")
+    }
+
+    /// The pod of the agent on this node, running, of the first template of its DaemonSet.
+    pub async fn agent_pod(&self) -> Pod {
+        let name = format!("cilium-{}", self.name);
+        let owner = agent_owner(&self.client).await;
+        let mut spec = self.pod_spec();
+        spec["hostNetwork"] = true.into();
+        let labels = json!({"k8s-app": "cilium", "pod-template-generation": "1"});
+        let metadata = json!({"name": name, "labels": labels, "ownerReferences": [owner]});
+        let pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("a pod");
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let pod = pods.create(&PostParams::default(), &pod).await.expect("create the agent's pod");
+        self.kubelet.run(&pod, self.address()).await;
+        pod
     }
 
     fn daemon_pod(&self, rights: Rights) -> String {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod api;
+mod fence;
 mod requests;
 
 use std::collections::BTreeSet;
