@@ -89,7 +89,7 @@ impl<P: Parts> Engine<P> {
             self.to_release.push((REMEDY, lease));
             return true;
         }
-        self.restart(uid, case, obs, judgement, against, agent, lease).await;
+        self.restart(uid, case, obs, judgement, agent, lease).await;
         true
     }
 
@@ -196,7 +196,6 @@ impl<P: Parts> Engine<P> {
         case: &RestartCase,
         obs: &Observation,
         judgement: &Judgement,
-        against: Cause,
         agent: AgentPod,
         lease: Held,
     ) {
@@ -208,7 +207,7 @@ impl<P: Parts> Engine<P> {
             remedy: REMEDY,
             pod: obs.pod.name.clone(),
             pod_uid: uid.clone(),
-            cause: against,
+            cause: Cause::of(&obs.pod, case.ip),
             target: Some(agent.uid.to_string()),
             container: None,
             verdict: wedge.told_verdict().unwrap_or(Verdict::NotHeld),
