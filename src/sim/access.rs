@@ -4,13 +4,16 @@
 
 use std::collections::BTreeMap;
 
+use hyper::Method;
 use serde_json::{Value, json};
 
 use super::api_options::Attributes;
 use super::apiserver::Shared;
 use super::clock::{lock, seconds};
 use super::http::Call;
-use super::resource::{NAMESPACES, NODES, PODS, Target, key, text};
+use super::resource::{
+    NAMESPACES, NODES, PODS, Resource, SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Target, key, text,
+};
 use super::routes::{Query, Result};
 use super::status::Status;
 
@@ -57,8 +60,13 @@ pub(crate) fn authenticate(shared: &Shared, call: &Call) -> Result<User> {
             Err(Status::unauthorized())
         };
     };
-    if let Some(name) = options.tokens.get(token) {
-        return Ok(User::named(name));
+    bearer(shared, token).ok_or_else(Status::unauthorized)
+}
+
+/// The user of a token that is valid now.
+fn bearer(shared: &Shared, token: &str) -> Option<User> {
+    if let Some(name) = shared.options.tokens.get(token) {
+        return Some(User::named(name));
     }
     let issued = lock(&shared.issued).get(token).cloned();
     let lives = |user: &User| {
@@ -67,7 +75,7 @@ pub(crate) fn authenticate(shared: &Shared, call: &Call) -> Result<User> {
             pod.is_some_and(|pod| text(&pod, "/metadata/uid") == uid)
         })
     };
-    issued.filter(lives).ok_or_else(Status::unauthorized)
+    issued.filter(lives)
 }
 
 /// Issues a token of a service account; of a pod it carries the claims that the server puts into one.
@@ -96,8 +104,8 @@ pub(crate) fn issue_token(shared: &Shared, namespace: &str, account: &str, pod: 
     token
 }
 
-/// The answer to a `SelfSubjectReview`.
-pub(crate) fn self_review(shared: &Shared, user: &User) -> Value {
+/// `userInfo`, as all reviews have it.
+fn info(user: &User) -> Value {
     let mut info = json!({"username": user.name, "groups": user.groups()});
     if !user.uid.is_empty() {
         info["uid"] = user.uid.as_str().into();
@@ -105,6 +113,31 @@ pub(crate) fn self_review(shared: &Shared, user: &User) -> Value {
     if !user.extra.is_empty() {
         info["extra"] = json!(user.extra);
     }
+    info
+}
+
+/// The answer to a `TokenReview`.
+pub(crate) fn token_review(shared: &Shared, review: &Value) -> Result<Value> {
+    let token = text(review, "/spec/token");
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let status = match bearer(shared, token) {
+        Some(user) => json!({
+            "authenticated": true, "user": info(&user),
+            "audiences": ["https://kubernetes.default.svc.cluster.local"],
+        }),
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    };
+    Ok(json!({
+        "kind": "TokenReview", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {}, "spec": {"token": token}, "status": status,
+    }))
+}
+
+/// The answer to a `SelfSubjectReview`.
+pub(crate) fn self_review(shared: &Shared, user: &User) -> Value {
+    let info = info(user);
     json!({
         "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"creationTimestamp": seconds(shared.lifecycle.clock.now())}, "status": {"userInfo": info},
@@ -117,10 +150,24 @@ pub(crate) fn namespace_of(shared: &Shared, name: &str) -> Value {
     namespace.map(|namespace| Value::clone(&namespace)).unwrap_or_default()
 }
 
+/// The resource of a review about somebody else, which takes a right. It is no target: nothing is stored.
+pub(crate) fn review_of_others(call: &Call) -> Option<&'static Resource> {
+    let of = |resource: &&Resource| {
+        call.method == Method::POST
+            && call.path == format!("/apis/{}/{}", resource.api_version(), resource.plural)
+    };
+    [&TOKEN_REVIEWS, &SUBJECT_ACCESS_REVIEWS].into_iter().find(of)
+}
+
 /// What a request wants to do.
 pub(crate) fn attributes(user: &str, call: &Call, target: Option<&Target>, query: &Query) -> Attributes {
+    let user = user.to_owned();
     let Some(target) = target else {
-        let (user, verb, path) = (user.to_owned(), call.method.as_str().to_lowercase(), call.path.clone());
+        if let Some(resource) = review_of_others(call) {
+            let (group, resource) = (resource.group.to_owned(), resource.plural.to_owned());
+            return Attributes { user, verb: "create".to_owned(), group, resource, ..Attributes::default() };
+        }
+        let (verb, path) = (call.method.as_str().to_lowercase(), call.path.clone());
         return Attributes { user, verb, path, ..Attributes::default() };
     };
     let verb = match (call.method.as_str(), target.name.is_empty()) {
@@ -135,7 +182,7 @@ pub(crate) fn attributes(user: &str, call: &Call, target: Option<&Target>, query
         _ => "unknown",
     };
     Attributes {
-        user: user.to_owned(),
+        user,
         verb: verb.to_owned(),
         group: target.resource.group.to_owned(),
         resource: target.resource.plural.to_owned(),
@@ -146,8 +193,8 @@ pub(crate) fn attributes(user: &str, call: &Call, target: Option<&Target>, query
     }
 }
 
-/// Whether it may.
-pub(crate) fn authorize(shared: &Shared, wish: &Attributes, target: Option<&Target>) -> Result<()> {
+/// Whether it may; `what` is the resource that a refusal names.
+pub(crate) fn authorize(shared: &Shared, wish: &Attributes, what: Option<&Resource>) -> Result<()> {
     // Discovery, health and reviews of one's own access are open to everybody who is authenticated.
     if wish.resource.is_empty() || shared.options.authorizer.as_ref().is_none_or(|allows| allows(wish)) {
         return Ok(());
@@ -162,12 +209,14 @@ pub(crate) fn authorize(shared: &Shared, wish: &Attributes, target: Option<&Targ
     };
     let why =
         format!("User \"{user}\" cannot {verb} resource \"{resource}\" in API group \"{group}\" {scope}");
-    Err(Status::forbidden(target.map(|target| target.resource), name, &why))
+    Err(Status::forbidden(what, name, &why))
 }
 
 /// The answer to a `SelfSubjectAccessReview`, or to a `SubjectAccessReview` where `user` is the one that it names.
 pub(crate) fn access_review(shared: &Shared, kind: &str, user: &str, mut review: Value) -> Value {
-    let wish = review.pointer("/spec/resourceAttributes").cloned().unwrap_or_default();
+    let resource = review.pointer("/spec/resourceAttributes");
+    let wish =
+        resource.or_else(|| review.pointer("/spec/nonResourceAttributes")).cloned().unwrap_or_default();
     let field = |name: &str| wish.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let attributes = Attributes {
         user: user.to_owned(),
@@ -177,7 +226,7 @@ pub(crate) fn access_review(shared: &Shared, kind: &str, user: &str, mut review:
         subresource: field("subresource"),
         namespace: field("namespace"),
         name: field("name"),
-        path: String::new(),
+        path: field("path"),
     };
     if !review.is_object() {
         review = json!({});

@@ -19,11 +19,12 @@ use super::faults::{Fault, FaultPlan, Injected};
 use super::http::{Answer, Call, Listener, Reset, Server, Service};
 use super::lifecycle::{Author, DeleteOptions, Deletion, Lifecycle};
 use super::patch::{self, Style};
+use super::port_forward::Forwards;
 use super::request_log::{Pulse, RequestLog, RequestRecord};
 use super::resource::{CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, PODS, Resource, key, text};
 use super::selector::Selector;
 use super::status::Status;
-use super::{garbage, routes};
+use super::{garbage, pod_proxy, routes};
 
 /// The simulated API server. Clones are the same server.
 #[derive(Debug, Clone)]
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub cut: watch::Sender<u64>,
     pub pulse: Pulse,
     pub executor: Mutex<Option<Executor>>,
+    pub forwards: Forwards,
     /// Tokens of service accounts, besides those of the options.
     pub issued: Mutex<BTreeMap<String, User>>,
     faults: FaultPlan,
@@ -57,6 +59,7 @@ impl ApiServer {
             cut: watch::Sender::new(0),
             pulse,
             executor: Mutex::default(),
+            forwards: Forwards::default(),
             issued: Mutex::default(),
             faults: FaultPlan::default(),
             log: RequestLog::default(),
@@ -335,7 +338,14 @@ async fn serve(shared: Weak<Shared>, call: Call) -> Answer {
             faults
                 .serve(
                     call,
-                    |call| Box::pin(async move { Ok(routes::route(&shared, &call)) }),
+                    |call| {
+                        Box::pin(async move {
+                            match pod_proxy::answer_proxy(&shared, &call).await {
+                                Some(response) => Ok(response),
+                                None => Ok(routes::route(&shared, &call)),
+                            }
+                        })
+                    },
                     |code| Ok(routes::refuse(&Status::for_code(code))),
                 )
                 .await

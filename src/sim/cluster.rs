@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -206,6 +206,11 @@ impl Cluster {
     pub fn watchdog_kubeconfig(&self, node: &Node) -> Result<String, Status> {
         let (namespace, name) = workload::ensure_watchdog(&self.0.api, node.name())?;
         Ok(self.kubeconfig_for(&self.0.api.token_of_pod(&namespace, &name)?))
+    }
+
+    /// Says where a port of a pod leads from now on; `None`: nobody listens on it, as at the start.
+    pub fn forward(&self, namespace: &str, pod: &str, port: u16, to: Option<SocketAddr>) {
+        self.0.api.0.forwards.set(namespace, pod, port, to);
     }
 
     /// The simulated time.

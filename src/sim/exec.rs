@@ -9,7 +9,7 @@ use futures::SinkExt as _;
 use futures::future::BoxFuture;
 use hyper::Response;
 use hyper::header::{CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio_tungstenite::WebSocketStream;
@@ -89,6 +89,10 @@ impl Upgrade {
     pub(crate) fn new(upgrade: OnUpgrade) -> Self {
         Self(Arc::new(Mutex::new(Some(upgrade))))
     }
+
+    pub(crate) fn take(&self) -> Option<OnUpgrade> {
+        lock(&self.0).take()
+    }
 }
 
 /// Answers a request for `pods/{name}/exec`.
@@ -106,8 +110,7 @@ pub(crate) fn answer_exec(
         let why = format!("container {container} is not valid for pod {}", target.name);
         return Err(Status::bad_request(why));
     }
-    let (Some(executor), Some(upgrade)) = (lock(&shared.executor).clone(), lock(&call.upgrade.0).take())
-    else {
+    let (Some(executor), Some(upgrade)) = (lock(&shared.executor).clone(), call.upgrade.take()) else {
         return Err(Status::for_code(500));
     };
     let request = ExecRequest {
@@ -121,26 +124,34 @@ pub(crate) fn answer_exec(
         let Ok(upgraded) = upgrade.await else {
             return;
         };
-        let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await;
         // A client that went away is part of the play.
-        let _ = talk(socket, executor.0(request).await).await;
+        let _ = talk(socket(upgraded).await, executor.0(request).await).await;
     });
+    Ok(switching(call, PROTOCOL))
+}
+
+/// The answer after which the connection speaks a protocol of channels.
+pub(crate) fn switching(call: &Call, protocol: &'static str) -> Response<Body> {
     let mut response = answer(101, "", "");
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
+    headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
     let accept = derive_accept_key(call.header("sec-websocket-key").as_bytes());
     if let Ok(accept) = HeaderValue::from_str(&accept) {
         headers.insert(HeaderName::from_static("sec-websocket-accept"), accept);
     }
-    Ok(response)
+    response
 }
 
-async fn talk(
-    mut socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>,
-    reply: ExecReply,
-) -> std::result::Result<(), Error> {
+/// The server's side of a WebSocket.
+pub(crate) type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+pub(crate) async fn socket(upgraded: Upgraded) -> Socket {
+    WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, None).await
+}
+
+async fn talk(mut socket: Socket, reply: ExecReply) -> std::result::Result<(), Error> {
     let status = match reply {
         ExecReply::Broken => return Ok(()),
         ExecReply::NotStarted(why) => {
@@ -168,6 +179,7 @@ async fn talk(
     socket.close(None).await
 }
 
-fn frame(channel: u8, bytes: &[u8]) -> Message {
+/// Bytes of one channel.
+pub(crate) fn frame(channel: u8, bytes: &[u8]) -> Message {
     Message::binary([&[channel], bytes].concat())
 }

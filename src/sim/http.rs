@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -210,8 +210,7 @@ pub(crate) struct Reply {
 pub(crate) enum Peer<'a> {
     /// A unix socket.
     Unix(&'a Path),
-    /// An address; the tests of the API server use it.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the kubelet calls the agent only"))]
+    /// An address.
     Tcp(SocketAddr),
 }
 
@@ -255,7 +254,10 @@ async fn send(
     tokio::spawn(async move {
         let _ = connection.await;
     });
-    let mut request = Request::builder().method(method).uri(uri).header(hyper::header::HOST, "localhost");
+    let mut request = Request::builder().method(method).uri(uri);
+    if !headers.iter().any(|(name, _)| name == HOST) {
+        request = request.header(HOST, "localhost");
+    }
     if body.is_some() && !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
         request = request.header(CONTENT_TYPE, "application/json");
     }

@@ -141,7 +141,24 @@ pub static CILIUM_ENDPOINT_SLICES: Resource = Resource {
     ..resource("cilium.io", "v2alpha1", "ciliumendpointslices", "ciliumendpointslice", "CiliumEndpointSlice")
 };
 
-/// Every resource.
+/// authentication.k8s.io/v1 tokenreviews: only asked, never stored.
+pub(crate) static TOKEN_REVIEWS: Resource = Resource {
+    namespaced: false,
+    ..resource("authentication.k8s.io", "v1", "tokenreviews", "tokenreview", "TokenReview")
+};
+/// authorization.k8s.io/v1 subjectaccessreviews: the same.
+pub(crate) static SUBJECT_ACCESS_REVIEWS: Resource = Resource {
+    namespaced: false,
+    ..resource(
+        "authorization.k8s.io",
+        "v1",
+        "subjectaccessreviews",
+        "subjectaccessreview",
+        "SubjectAccessReview",
+    )
+};
+
+/// Every resource that is stored.
 pub(crate) static RESOURCES: [&Resource; 14] = [
     &PODS,
     &EVENTS,

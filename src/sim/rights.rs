@@ -11,8 +11,8 @@ pub type Right = (&'static str, &'static str, &'static str, &'static str, &'stat
 
 const OWN: &str = "cilium-leak-healer";
 
-/// What `rbac/observe.yaml`, `rbac/heal.yaml` and `rbac/restart-agent.yaml` give together.
-pub const WATCHDOG_RIGHTS: [Right; 21] = [
+/// What `rbac/observe.yaml`, `rbac/heal.yaml`, `rbac/restart-agent.yaml` and `rbac/auth.yaml` give together.
+pub const WATCHDOG_RIGHTS: [Right; 23] = [
     ("get", "", "pods", "", ""),
     ("list", "", "pods", "", ""),
     ("watch", "", "pods", "", ""),
@@ -34,6 +34,8 @@ pub const WATCHDOG_RIGHTS: [Right; 21] = [
     ("update", "coordination.k8s.io", "leases", OWN, "cilium-leak-healer-restart-agent"),
     ("get", "apps", "daemonsets", "kube-system", ""),
     ("get", "", "nodes", "", ""),
+    ("create", "authentication.k8s.io", "tokenreviews", "", ""),
+    ("create", "authorization.k8s.io", "subjectaccessreviews", "", ""),
 ];
 
 /// Whether that user may do it.

@@ -8,12 +8,15 @@ use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Response};
 use serde_json::Value;
 
-use super::access::{User, access_review, attributes, authenticate, authorize, self_review};
+use super::access::{
+    User, access_review, attributes, authenticate, authorize, review_of_others, self_review, token_review,
+};
 use super::apiserver::Shared;
 use super::exec::answer_exec;
 use super::http::{Body, Call, answer, json_line, stream_body};
 use super::paging::{self, Page};
-use super::resource::{PODS, RESOURCES, Target, key, parse_path, query_pairs};
+use super::port_forward::answer_forward;
+use super::resource::{PODS, RESOURCES, TOKEN_REVIEWS, Target, key, parse_path, query_pairs};
 use super::route_writes::{change, create, delete, update};
 use super::selector::Selector;
 use super::status::Status;
@@ -21,7 +24,6 @@ use super::watch::{WatchRequest, shown};
 use super::{discovery, watch};
 
 const OWN_ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// A failing answer.
@@ -51,7 +53,8 @@ pub(crate) fn route(shared: &Shared, call: &Call) -> Response<Body> {
         Err(status) => return refuse(&status),
     };
     let attributes = attributes(&user.name, call, target.as_ref(), &query);
-    if let Err(status) = authorize(shared, &attributes, target.as_ref()) {
+    let what = target.as_ref().map(|target| target.resource).or_else(|| review_of_others(call));
+    if let Err(status) = authorize(shared, &attributes, what) {
         return refuse(&status);
     }
     let Some(target) = target else {
@@ -59,6 +62,9 @@ pub(crate) fn route(shared: &Shared, call: &Call) -> Response<Body> {
     };
     if target.resource == &PODS && target.subresource == "exec" {
         return answer_exec(shared, &target, call, &query).unwrap_or_else(|status| refuse(&status));
+    }
+    if target.resource == &PODS && target.subresource == "portforward" {
+        return answer_forward(shared, &user, &target, call, &query).unwrap_or_else(|status| refuse(&status));
     }
     if !subresource_served(&target) {
         return refuse(&unserved_subresource(&target));
@@ -83,7 +89,7 @@ pub(crate) fn route(shared: &Shared, call: &Call) -> Response<Body> {
 pub(crate) type Result<T = (u16, Value)> = std::result::Result<T, Status>;
 
 /// The parameters of a request.
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(pub(crate) Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn get(&self, name: &str) -> &str {
@@ -107,13 +113,18 @@ fn other(shared: &Shared, call: &Call, user: &User) -> Response<Body> {
     if call.path == SELF_REVIEWS && call.method == Method::POST {
         return json_line(201, &self_review(shared, user));
     }
-    if matches!(call.path.as_str(), OWN_ACCESS_REVIEWS | ACCESS_REVIEWS) && call.method == Method::POST {
+    let of_others = review_of_others(call);
+    if of_others.is_some() || (call.path == OWN_ACCESS_REVIEWS && call.method == Method::POST) {
         let review = match call.json() {
             Ok(review) => review,
             Err(error) => return refuse(&Status::bad_request(error.to_string())),
         };
         if call.path == OWN_ACCESS_REVIEWS {
             return json_line(201, &access_review(shared, "SelfSubjectAccessReview", &user.name, review));
+        }
+        if of_others == Some(&TOKEN_REVIEWS) {
+            return token_review(shared, &review)
+                .map_or_else(|status| refuse(&status), |it| json_line(201, &it));
         }
         let named = review.pointer("/spec/user").and_then(Value::as_str).unwrap_or_default().to_owned();
         return json_line(201, &access_review(shared, "SubjectAccessReview", &named, review));

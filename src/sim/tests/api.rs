@@ -256,3 +256,42 @@ async fn an_endpoint_goes_with_its_pod() {
         .unwrap();
     assert!(cluster.api().get(&CILIUM_ENDPOINTS, "t", "unowned").is_ok());
 }
+
+#[tokio::test]
+async fn a_token_is_told_whose_it_is_and_what_its_user_may_ask_for() {
+    let authorizer = |wish: &Attributes| match wish.path.as_str() {
+        "/v1/state" => wish.user.ends_with(":viewer") && wish.verb == "get",
+        // Without a token nobody may ask about others.
+        _ => wish.user != "system:anonymous",
+    };
+    let api = ApiOptions { authorizer: Some(Arc::new(authorizer)), ..ApiOptions::default() };
+    let cluster = Cluster::start(ClusterOptions { api, ..ClusterOptions::default() }).await.unwrap();
+    let token = cluster.api().token_of_account("ops", "viewer");
+    let admin = [(AUTHORIZATION, "Bearer sim-token")];
+    let review = async |uri: &str, spec: Value, headers: &[(HeaderName, &str)]| {
+        let reply = ask_with(&cluster, "POST", uri, headers, Some(json!({ "spec": spec }))).await.unwrap();
+        (reply.status, json_of(&reply))
+    };
+    let tokens = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let (code, known) = review(tokens, json!({"token": token}), &admin).await;
+    assert_eq!((code, &known["status"]["authenticated"]), (201, &Value::Bool(true)));
+    assert_eq!(known["status"]["user"]["username"], "system:serviceaccount:ops:viewer");
+    let (code, unknown) = review(tokens, json!({"token": "x"}), &admin).await;
+    assert_eq!((code, &unknown["status"]["user"]), (201, &json!({})));
+    assert_eq!(unknown["status"].get("authenticated"), None);
+    assert_eq!(review(tokens, json!({}), &admin).await.0, 400);
+    let (code, refused) = review(tokens, json!({"token": token}), &[]).await;
+    assert_eq!(code, 403);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.starts_with("tokenreviews.authentication.k8s.io is forbidden: User"), "{message}");
+
+    let access = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    for (verb, allowed) in [("get", true), ("put", false)] {
+        let spec = json!({
+            "user": "system:serviceaccount:ops:viewer",
+            "nonResourceAttributes": {"path": "/v1/state", "verb": verb},
+        });
+        assert_eq!(review(access, spec.clone(), &admin).await.1["status"]["allowed"], allowed, "{verb}");
+        assert_eq!(review(access, spec, &[]).await.0, 403);
+    }
+}

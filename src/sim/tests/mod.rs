@@ -4,6 +4,7 @@ mod agent;
 mod api;
 mod faults;
 mod fence;
+mod forward;
 mod kubelet;
 mod watches;
 
