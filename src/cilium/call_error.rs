@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::domain::{ReadFailure, Unreadable};
+use crate::text::plain;
 
 /// Messages of the agent are cut at this many characters.
 const MESSAGE_LIMIT: usize = 512;
@@ -135,5 +136,5 @@ pub(super) fn decode_message(body: &[u8]) -> String {
         _ => String::from_utf8_lossy(body).into_owned(),
     };
     // Control characters would break the lines of a log.
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_LIMIT).collect()
+    plain(&text, MESSAGE_LIMIT)
 }

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::call_error::CallError;
 use super::model::{EndpointModel, LogModel, log_entries};
 use crate::domain::{IpamMode, canonical_ip};
+use crate::text::plain;
 
 /// The names of the program, the newer one first.
 pub const DBG_PROGRAMS: [&str; 2] = ["cilium-dbg", "cilium"];
@@ -160,8 +161,7 @@ fn json<T: DeserializeOwned>(output: &DbgOutput<'_>) -> Result<T, CallError> {
 fn failure(output: &DbgOutput<'_>) -> CallError {
     let all =
         format!("{} {}", String::from_utf8_lossy(output.stderr), String::from_utf8_lossy(output.stdout));
-    let said: String =
-        all.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_LIMIT).collect();
+    let said = plain(&all, MESSAGE_LIMIT);
     let socket = || PathBuf::from("/var/run/cilium/cilium.sock");
     if let Some(status) = status_in(&said) {
         return match status {

@@ -83,10 +83,12 @@ impl fmt::Display for AccessWish {
     }
 }
 
-/// What each act needs: to delete the wedged pod, to see whether its namespace opted out, to tell it in Events.
-pub const WANTED_HEAL: [AccessWish; 4] = [
-    AccessWish::of("delete", "pods", ""),
-    AccessWish::of("get", "namespaces", ""),
+/// What each act needs: to delete the wedged pod, and to see whether its namespace opted out.
+pub const WANTED_HEAL: [AccessWish; 2] =
+    [AccessWish::of("delete", "pods", ""), AccessWish::of("get", "namespaces", "")];
+
+/// To tell in Events what is found and done, in each mode.
+pub const WANTED_EVENTS: [AccessWish; 2] = [
     AccessWish::new("create", "events.k8s.io", "events"),
     AccessWish::new("patch", "events.k8s.io", "events"),
 ];
@@ -94,6 +96,12 @@ pub const WANTED_HEAL: [AccessWish; 4] = [
 /// What `restart-agent` needs on top: whether a rollout is going on, and whether the node is fit to get a pod again.
 pub const WANTED_RESTART: [AccessWish; 2] =
     [AccessWish::new("get", "apps", "daemonsets"), AccessWish::of("get", "nodes", "")];
+
+/// What `--auth=token` needs: to ask who a bearer is, and whether they may.
+pub const WANTED_AUTH: [AccessWish; 2] = [
+    AccessWish::new("create", "authentication.k8s.io", "tokenreviews"),
+    AccessWish::new("create", "authorization.k8s.io", "subjectaccessreviews"),
+];
 
 /// What no watchdog may have: with any of these a thief of its token could do more than the fence holds back.
 pub const UNWANTED: [AccessWish; 23] = [
@@ -176,7 +184,8 @@ impl Reader {
         }
     }
 
-    async fn post<T: DeserializeOwned>(&self, what: &str, path: &str, body: &Value) -> Read<T> {
+    /// Posts a review, which stores nothing.
+    pub(super) async fn post<T: DeserializeOwned>(&self, what: &str, path: &str, body: &Value) -> Read<T> {
         let request = http::Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes());
@@ -206,15 +215,18 @@ struct UserInfo {
     extra: BTreeMap<String, Vec<String>>,
 }
 
+/// The answer to each kind of access review.
 #[derive(Deserialize)]
-struct AccessAnswer {
-    status: AccessStatus,
+pub(super) struct AccessAnswer {
+    pub(super) status: AccessStatus,
 }
 
 /// No default for `allowed`: an answer without it is none.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AccessStatus {
-    allowed: bool,
-    evaluation_error: Option<String>,
+pub(super) struct AccessStatus {
+    pub(super) allowed: bool,
+    #[serde(default)]
+    pub(super) denied: bool,
+    pub(super) evaluation_error: Option<String>,
 }

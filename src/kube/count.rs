@@ -125,6 +125,8 @@ fn classify(method: &Method, uri: &Uri) -> (ApiVerb, ApiResource) {
         "leases" => ApiResource::Leases,
         "selfsubjectreviews" => ApiResource::SelfSubjectReviews,
         "selfsubjectaccessreviews" => ApiResource::SelfSubjectAccessReviews,
+        "tokenreviews" => ApiResource::TokenReviews,
+        "subjectaccessreviews" => ApiResource::SubjectAccessReviews,
         "ciliumnodes" => ApiResource::CiliumNodes,
         "ciliumendpoints" => ApiResource::CiliumEndpoints,
         "ciliumendpointslices" => ApiResource::CiliumEndpointSlices,
@@ -169,6 +171,8 @@ mod tests {
     #[case("GET", "/apis/apps/v1/namespaces/a/daemonsets/b", ("get", "daemonsets"))]
     #[case("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", ("create", "selfsubjectreviews"))]
     #[case("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", ("create", "selfsubjectaccessreviews"))]
+    #[case("POST", "/apis/authentication.k8s.io/v1/tokenreviews", ("create", "tokenreviews"))]
+    #[case("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", ("create", "subjectaccessreviews"))]
     #[case("DELETE", "/api/v1/namespaces/a/pods/b?dryRun=All", ("delete", "pods"))]
     #[case("GET", "/apis/cilium.io/v2", ("get", "discovery"))]
     #[case("GET", "/version", ("get", "discovery"))]

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::reader::describe;
 use crate::domain::{PodName, ReadFailure, Unreadable};
+use crate::text::plain;
 
 /// Bytes of each stream that are read: the list of a full node's endpoints has about 2 MiB.
 const OUTPUT_LIMIT: usize = 16 * 1024 * 1024;
@@ -171,7 +172,7 @@ fn ended(status: &Status, argv: &[&str], stdout: Vec<u8>, stderr: Vec<u8>) -> Re
     if status.status.as_deref() == Some("Success") {
         return Ok(ExecOutcome { code: 0, stdout, stderr });
     }
-    let message = clean(status.message.as_deref().unwrap_or_default());
+    let message = plain(status.message.as_deref().unwrap_or_default(), MESSAGE_LIMIT);
     let program = argv.first().copied().unwrap_or_default();
     let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
     let mut codes = causes
@@ -201,12 +202,7 @@ fn lacks(program: &str, message: &str) -> bool {
 }
 
 fn text(bytes: &[u8]) -> String {
-    clean(&String::from_utf8_lossy(bytes))
-}
-
-/// Control characters would break the lines of whoever prints it.
-fn clean(text: &str) -> String {
-    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_LIMIT).collect()
+    plain(&String::from_utf8_lossy(bytes), MESSAGE_LIMIT)
 }
 
 #[cfg(test)]

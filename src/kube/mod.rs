@@ -20,10 +20,12 @@ mod reader;
 mod recorder;
 mod self_test;
 mod store;
-mod text;
+mod token_review;
 mod watch;
 
-pub use access::{AccessWish, UNWANTED, WANTED_HEAL, WANTED_RESTART, WhoAmI, wanted_leases};
+pub use access::{
+    AccessWish, UNWANTED, WANTED_AUTH, WANTED_EVENTS, WANTED_HEAL, WANTED_RESTART, WhoAmI, wanted_leases,
+};
 pub use agent_pod::{AgentPod, NodeFacts, Rollout};
 pub use client::{ClientOptions, ConnectError, WatchOpened, connect};
 pub use event::EventObject;
@@ -37,9 +39,13 @@ pub use namespace::{NamespaceFacts, PAUSED};
 pub use pod::{OPT_OUT, PodObject};
 pub(crate) use reader::chain;
 pub use reader::{DeleteOutcome, Reader};
-pub use recorder::{Note, NoteType, REPORTER, Recorder, controller_reference, node_reference, pod_reference};
+pub use recorder::{
+    Note, NoteType, REPORTER, Recorder, controller_reference, named_pod_reference, node_reference,
+    pod_reference,
+};
 pub use self_test::{Protection, SelfTest, self_test};
 pub use store::{AgentStart, PodStore, Tracked};
+pub use token_review::{Bearer, TokenReviews};
 pub use watch::{WatchOptions, watch_pods};
 
 #[cfg(test)]

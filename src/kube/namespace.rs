@@ -2,14 +2,15 @@
 //!
 //! It must not know who obeys.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 
 use super::pod::is_opted_out;
 use super::reader::Reader;
-use super::text::plain;
 use crate::domain::Read;
+use crate::text::plain;
 
 /// Pauses all acts of the namespace's watchdogs; the value says why. Any value but `false` counts.
 pub const PAUSED: &str = "cilium-leak-healer/paused";
@@ -24,6 +25,8 @@ pub struct NamespaceFacts {
     pub opt_out: bool,
     /// The annotation [`PAUSED`] is there, with any value but `false`: its value, which may be empty.
     pub paused: Option<String>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
 }
 
 impl Reader {
@@ -35,7 +38,11 @@ impl Reader {
 }
 
 fn facts(meta: &ObjectMeta) -> NamespaceFacts {
-    NamespaceFacts { opt_out: is_opted_out(meta), paused: paused(meta) }
+    NamespaceFacts {
+        opt_out: is_opted_out(meta),
+        paused: paused(meta),
+        created: meta.creation_timestamp.as_ref().map(|made| made.0),
+    }
 }
 
 /// The value of the annotation [`PAUSED`], where it counts.

@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::reader::describe;
-use super::text::plain_bytes;
-use crate::domain::{Controller, NodeName, Pod, ReadFailure};
+use crate::domain::{Controller, NodeName, PodName, PodUid, ReadFailure};
 use crate::metrics::{Metrics, NoteOutcome};
+use crate::text::{cut, one_line};
 
 /// `reportingController` of each Event.
 pub const REPORTER: &str = "cilium-leak-healer";
@@ -36,6 +36,16 @@ pub enum NoteType {
     Normal,
     /// A person should look.
     Warning,
+}
+
+impl NoteType {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
 }
 
 /// One Event.
@@ -118,7 +128,7 @@ impl Writer {
     }
 
     async fn write(&mut self, note: Note) -> (NoteOutcome, Option<ReadFailure>) {
-        let text = plain_bytes(&note.note, NOTE_LIMIT);
+        let text = cut(one_line(note.note.trim()), NOTE_LIMIT);
         let event = Event {
             type_: match note.type_ {
                 NoteType::Normal => EventType::Normal,
@@ -160,13 +170,17 @@ pub fn node_reference(node: &NodeName) -> ObjectReference {
 }
 
 /// A pod; without its version, or each repetition would be another Event.
-pub fn pod_reference(pod: &Pod) -> ObjectReference {
+pub fn pod_reference(name: &PodName, uid: &PodUid) -> ObjectReference {
+    ObjectReference { uid: Some(uid.as_str().to_owned()), ..named_pod_reference(name) }
+}
+
+/// The pod of a name, whichever that is.
+pub fn named_pod_reference(name: &PodName) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
-        namespace: Some(pod.name.namespace().to_owned()),
-        name: Some(pod.name.name().to_owned()),
-        uid: Some(pod.uid.as_str().to_owned()),
+        namespace: Some(name.namespace().to_owned()),
+        name: Some(name.name().to_owned()),
         ..ObjectReference::default()
     }
 }

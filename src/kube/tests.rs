@@ -5,6 +5,7 @@ mod lease;
 mod objects;
 mod recorder;
 mod self_test;
+mod token_review;
 
 use jiff::Timestamp;
 use rstest::rstest;

@@ -1,21 +1,13 @@
 //! Texts of others, made short and harmless before they are kept. Must not know what they say.
 
+use crate::text::{cut, one_line};
+
 /// No text that is kept is longer, in bytes.
 const MOST: usize = 512;
 
 /// Cuts a text at a character's end, and replaces what a terminal would act on.
 pub(super) fn kept(text: &str) -> String {
-    let mut short: String = text.chars().map(|c| if c.is_control() || steers(c) { ' ' } else { c }).collect();
-    if short.len() > MOST {
-        short.truncate(short.floor_char_boundary(MOST - '…'.len_utf8()));
-        short.push('…');
-    }
-    short
-}
-
-/// Characters that turn the writing direction around, end a line or show nothing.
-fn steers(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    cut(one_line(text), MOST)
 }
 
 #[cfg(test)]

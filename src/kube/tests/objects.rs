@@ -23,9 +23,17 @@ async fn a_namespace_says(#[case] mut metadata: Value, #[case] (opt_out, paused)
     let (reader, log) = reader(move |_| {
         Some((200, json!({"kind": "Namespace", "apiVersion": "v1", "metadata": metadata, "spec": {}})))
     });
-    let want = NamespaceFacts { opt_out, paused: paused.map(str::to_owned) };
+    let want = NamespaceFacts { opt_out, paused: paused.map(str::to_owned), created: None };
     assert_eq!(reader.namespace("shop").await, Ok(Some(want)));
     assert_eq!(log.lines(), ["GET /api/v1/namespaces/shop"]);
+}
+
+#[tokio::test]
+async fn a_namespace_says_when_it_was_made() {
+    let metadata = json!({"name": "shop", "creationTimestamp": "2026-06-18T10:00:00Z"});
+    let (reader, _) = reader(move |_| Some((200, json!({"metadata": metadata}))));
+    let facts = reader.namespace("shop").await.unwrap().unwrap();
+    assert_eq!(facts.created, Some("2026-06-18T10:00:00Z".parse().unwrap()));
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fake::{Answer, Asked, TIMEOUT, reader, status};
-use crate::kube::{AccessWish, FenceAnswer, Protection, UNWANTED, WANTED_HEAL, self_test, wanted_leases};
+use crate::kube::{
+    AccessWish, FenceAnswer, Protection, UNWANTED, WANTED_EVENTS, WANTED_HEAL, self_test, wanted_leases,
+};
 
 const REVIEW: &str = "POST /apis/authentication.k8s.io/v1/selfsubjectreviews";
 const ACCESS: &str = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -34,7 +36,7 @@ fn sound(asked: &Asked) -> Answer {
         })),
         ACCESS => {
             let wish = &asked.body["spec"]["resourceAttributes"];
-            let wanted = WANTED_HEAL.iter().any(|it| {
+            let wanted = wanted().iter().any(|it| {
                 wish["verb"] == it.verb
                     && wish["resource"] == it.resource
                     && wish["subresource"] == it.subresource
@@ -49,12 +51,16 @@ fn sound(asked: &Asked) -> Answer {
 
 async fn verdict(change: impl Fn(&Asked) -> Option<Answer> + Send + Sync + 'static) -> Protection {
     let (reader, _) = reader(move |asked| change(asked).unwrap_or_else(|| sound(asked)));
-    self_test(&reader, &"n1".parse().unwrap(), true, &WANTED_HEAL, &UNWANTED).await.verdict()
+    self_test(&reader, &"n1".parse().unwrap(), true, &wanted(), &UNWANTED).await.verdict()
 }
 
 #[tokio::test]
 async fn all_in_place_is_working() {
     assert_eq!(verdict(|_| None).await, Protection::Working);
+}
+
+fn wanted() -> Vec<AccessWish> {
+    WANTED_HEAL.into_iter().chain(WANTED_EVENTS).collect()
 }
 
 #[tokio::test]
