@@ -121,6 +121,13 @@ impl Cause {
     pub fn of(pod: &Pod, ip: IpAddr) -> Self {
         Self { of: whose(&pod.name, &pod.uid, pod.controller.as_ref()), ip }
     }
+
+    /// The controller, where there is one.
+    pub fn controller(&self) -> Option<Controller> {
+        let mut parts = self.of.splitn(4, '/').map(str::to_owned);
+        let (kind, _namespace, name, uid) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        (kind != "Pod").then_some(Controller { kind, name, uid })
+    }
 }
 
 fn whose(name: &PodName, uid: &PodUid, controller: Option<&Controller>) -> String {

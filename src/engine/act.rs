@@ -14,10 +14,10 @@ use super::parts::Parts;
 use super::wedge::Grounds;
 use crate::cilium::{Allocations, CallError, Disconnected};
 use crate::domain::{
-    Cause, DisconnectTarget, Finding, IpamMode, Judgement, Lookup, Observation, Pod, Remedy,
+    ActOutcome, Cause, DisconnectTarget, Finding, IpamMode, Judgement, Lookup, Observation, Pod, Remedy,
 };
 use crate::kube::{DeleteOutcome, Held};
-use crate::ledger::{ActId, Intent};
+use crate::ledger::{ActId, Ending, Intent};
 
 /// What an act came to.
 #[derive(Debug)]
@@ -35,18 +35,23 @@ pub(super) enum Acted {
 pub(super) enum Sent {
     /// It was done: the address is free, or the API server took the deletion. A note on how.
     Done(String),
-    /// It was done, and now it shows that it should not have been.
-    Wrong(String),
-    /// The agent says that the endpoint is gone, and still holds the address by it.
-    StillHeld(String),
-    /// The server's own answer says that nothing was done, because the object is gone or another one.
-    Nothing(String),
     /// No answer that says what became of it: it may take effect yet.
     Unanswered(String),
-    /// The server refused it: nothing was done.
-    Refused(String),
-    /// It was tried, and nobody knows, or it did not work.
-    Failed(String),
+    /// The agent says that the endpoint is gone, and still holds the address by it.
+    StillHeld(String),
+    /// It is over: it failed, nothing was done, or it shows that it should not have been done.
+    Ended(Ending),
+}
+
+impl Sent {
+    fn failed(why: String) -> Self {
+        Self::Ended(Ending::new(ActOutcome::Failed, why))
+    }
+
+    /// The object was gone, or another one: nothing was done.
+    fn nothing(why: String) -> Self {
+        Self::Ended(Ending::new(ActOutcome::Aborted, why))
+    }
 }
 
 /// Bound on the reads of the second opinion.
@@ -64,7 +69,7 @@ pub(super) struct Acting<'a, P> {
     pub(super) book: &'a mut Book,
     pub(super) correlation_id: &'a str,
     /// Told right before the call.
-    pub(super) announce: &'a (dyn Fn() + Sync),
+    pub(super) announce: &'a (dyn Fn(Timestamp) + Sync),
 }
 
 impl<P: Parts> Acting<'_, P> {
@@ -102,7 +107,7 @@ impl<P: Parts> Acting<'_, P> {
             Ok(id) => id,
             Err(bound) => return Acted::HeldBack(HeldBack::by_bound(&bound, clock)),
         };
-        (self.announce)();
+        (self.announce)(clock);
         let sent = match &grounds.remedy {
             Remedy::DisconnectEndpoint(target) => {
                 let began = self.parts.now();
@@ -110,7 +115,10 @@ impl<P: Parts> Acting<'_, P> {
                     Sent::Done(note) => {
                         let looking = self.harmed(&fresh, &finding, ip, began);
                         match tokio::time::timeout(SECOND_OPINION, looking).await {
-                            Ok(Some(why)) => Sent::Wrong(format!("{note}; {why}")),
+                            Ok(Some(why)) => {
+                                let why = format!("{note}; {why}");
+                                Sent::Ended(Ending::new(ActOutcome::NotHealed, why))
+                            }
                             Ok(None) => Sent::Done(note),
                             Err(_) => Sent::Done(format!("{note}; no second opinion in time")),
                         }
@@ -119,7 +127,7 @@ impl<P: Parts> Acting<'_, P> {
                 }
             }
             Remedy::DeletePod => delete_pod(self.parts, &fresh).await,
-            Remedy::None => Sent::Nothing("no remedy".to_owned()),
+            Remedy::None => Sent::nothing("no remedy".to_owned()),
         };
         Acted::Begun(id, sent)
     }
@@ -192,15 +200,16 @@ impl<P: Parts> Acting<'_, P> {
             // A DELETE that hangs may well succeed: the look-up tells.
             Err(why @ CallError::Timeout(after)) => {
                 let note = format!("no answer to the DELETE within {} s", after.as_secs());
+                // Nobody said that it is gone: it may still be on its way.
+                let on_its_way =
+                    |seen: &str| Sent::Unanswered(format!("DELETE endpoint/{target}: {why}; {seen}"));
                 return match self.verify(target, ip, note).await {
-                    // Nobody said that it is gone: it may still be on its way.
-                    Sent::StillHeld(seen) | Sent::Failed(seen) => {
-                        Sent::Unanswered(format!("DELETE endpoint/{target}: {why}; {seen}"))
-                    }
-                    other => other,
+                    Sent::StillHeld(seen) => on_its_way(&seen),
+                    Sent::Ended(ending) => on_its_way(ending.note()),
+                    seen => seen,
                 };
             }
-            Err(why) => return Sent::Failed(format!("DELETE endpoint/{target}: {why}")),
+            Err(why) => return Sent::failed(format!("DELETE endpoint/{target}: {why}")),
         };
         self.verify(target, ip, note).await
     }
@@ -251,7 +260,7 @@ impl<P: Parts> Acting<'_, P> {
         let why = format!(
             "DELETE endpoint/{target}: {note}, but the look-up by {ip} does not say that it is gone: {seen}"
         );
-        if same { Sent::StillHeld(why) } else { Sent::Failed(why) }
+        if same { Sent::StillHeld(why) } else { Sent::failed(why) }
     }
 }
 
@@ -336,10 +345,10 @@ pub(super) fn deleted(outcome: DeleteOutcome, what: &str) -> Sent {
     use crate::domain::ReadFailure::Status;
     match outcome {
         DeleteOutcome::Accepted => Sent::Done("the API server took the deletion".to_owned()),
-        DeleteOutcome::Gone => Sent::Nothing("404: the pod was gone already".to_owned()),
-        DeleteOutcome::Changed(why) => Sent::Nothing(format!("409: {why}")),
+        DeleteOutcome::Gone => Sent::nothing("404: the pod was gone already".to_owned()),
+        DeleteOutcome::Changed(why) => Sent::nothing(format!("409: {why}")),
         DeleteOutcome::Failed(why @ Status { status: 400..500, .. }) => {
-            Sent::Refused(format!("{what}: {why}"))
+            Sent::Ended(Ending::new(ActOutcome::Failed, format!("{what}: {why}")).nothing_done())
         }
         DeleteOutcome::Failed(why) => Sent::Unanswered(format!("{what}: {why}")),
     }

@@ -1,6 +1,7 @@
 //! The ledger as the engine holds it: open, or not, and then no act is begun until it is.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use crate::domain::{Cause, NodeName, PodUid, RemedyKind};
 use crate::ledger::{
     Act, ActId, Bound, BoundOptions, BreakerView, Ending, Intent, Ledger, RecordError, Refusal, SetAside,
 };
+use crate::metrics::Metrics;
 
 /// Between two tries to open it.
 const RETRY: Duration = Duration::from_secs(30);
@@ -25,6 +27,7 @@ pub struct Book {
     ledger: Result<Ledger, String>,
     retry_at: Instant,
     flush_at: Instant,
+    metrics: Arc<Metrics>,
 }
 
 /// What came of a try to open it.
@@ -39,10 +42,10 @@ pub(super) enum Opened {
 
 impl Book {
     /// In a directory; opened with the first turn of the loop.
-    pub fn at(place: PathBuf, node: NodeName, options: BoundOptions) -> Self {
+    pub fn at(place: PathBuf, node: NodeName, options: BoundOptions, metrics: Arc<Metrics>) -> Self {
         let ledger = Err("not opened yet".to_owned());
         let now = Instant::now();
-        Self { node, options, place, ledger, retry_at: now, flush_at: now }
+        Self { node, options, place, ledger, retry_at: now, flush_at: now, metrics }
     }
 
     /// Opens it if it is not, at most every half minute.
@@ -72,7 +75,9 @@ impl Book {
         if at >= self.flush_at {
             self.flush_at = at + FLUSH_EVERY;
             // What fails shows in the trouble.
-            drop(ledger.flush(now));
+            if ledger.flush(now).is_err() {
+                self.metrics.ledger_write_failed();
+            }
         }
         ledger.trouble().map_or(Ok(()), |why| Err(why.to_owned()))
     }
@@ -80,7 +85,7 @@ impl Book {
     /// Writes all of it, at the end of the process.
     pub(super) fn close(&mut self, now: Timestamp) {
         if let Ok(ledger) = &mut self.ledger {
-            unsaved(ledger.flush(now));
+            unsaved(&self.metrics, ledger.flush(now));
         }
     }
 
@@ -93,7 +98,7 @@ impl Book {
         now: Timestamp,
     ) -> Result<(), Bound> {
         match &mut self.ledger {
-            Ok(ledger) => ledger.check(remedy, cause, pod, now),
+            Ok(ledger) => unwritten(&self.metrics, ledger.check(remedy, cause, pod, now)),
             Err(why) => Err(Bound::Unrecorded(why.clone())),
         }
     }
@@ -101,7 +106,7 @@ impl Book {
     /// Puts an intent on record, and takes what it costs.
     pub(super) fn begin(&mut self, intent: Intent, now: Timestamp) -> Result<ActId, Bound> {
         match &mut self.ledger {
-            Ok(ledger) => ledger.begin(intent, now),
+            Ok(ledger) => unwritten(&self.metrics, ledger.begin(intent, now)),
             Err(why) => Err(Bound::Unrecorded(why.clone())),
         }
     }
@@ -109,33 +114,37 @@ impl Book {
     /// The call was taken.
     pub(super) fn sent(&mut self, id: ActId, note: &str, now: Timestamp) {
         if let Ok(ledger) = &mut self.ledger {
-            unsaved(ledger.sent(id, note, now));
+            unsaved(&self.metrics, ledger.sent(id, note, now));
         }
     }
 
     /// The act came to its end.
     pub(super) fn end(&mut self, id: ActId, ending: Ending, now: Timestamp) {
         if let Ok(ledger) = &mut self.ledger {
-            unsaved(ledger.end(id, ending, now));
+            unsaved(&self.metrics, ledger.end(id, ending, now));
         }
     }
 
     /// A finding that is left alone.
     pub(super) fn refuse(&mut self, refusal: Refusal, now: Timestamp) {
         if let Ok(ledger) = &mut self.ledger {
-            unsaved(ledger.refuse(refusal, now));
+            unsaved(&self.metrics, ledger.refuse(refusal, now));
         }
     }
 
     /// The acts without an end.
-    pub(super) fn open_acts(&self) -> Vec<Act> {
-        self.ledger.as_ref().map(|ledger| ledger.state().open_acts().cloned().collect()).unwrap_or_default()
+    pub(super) fn open_acts(&self) -> impl Iterator<Item = &Act> {
+        self.ledger.iter().flat_map(|ledger| ledger.state().open_acts())
+    }
+
+    /// All acts that are on record, the oldest first.
+    pub(super) fn acts(&self) -> impl Iterator<Item = &Act> {
+        self.ledger.iter().flat_map(|ledger| ledger.state().acts())
     }
 
     /// When the agent was restarted last, as far as that is on record.
     pub(super) fn last_restart(&self) -> Option<Timestamp> {
-        let acts = self.ledger.as_ref().ok()?.state().acts();
-        let restarts = acts.iter().filter(|act| {
+        let restarts = self.acts().filter(|act| {
             act.intent().remedy == RemedyKind::RestartAgent && (act.sent().is_some() || act.is_open())
         });
         restarts.map(Act::began).max()
@@ -153,8 +162,72 @@ impl Book {
 }
 
 /// What could not be written stays in memory, holds back each further act, and is written with the next turn.
-fn unsaved(result: Result<(), RecordError>) {
+fn unsaved(metrics: &Metrics, result: Result<(), RecordError>) {
     if let Err(why) = result {
+        if matches!(why, RecordError::Unsaved(_)) {
+            metrics.ledger_write_failed();
+        }
         tracing::error!(reason = %why, "what was done could not be put on record yet");
+    }
+}
+
+/// Counts a bound that is no other than a write that failed.
+fn unwritten<T>(metrics: &Metrics, result: Result<T, Bound>) -> Result<T, Bound> {
+    result.inspect_err(|bound| {
+        if matches!(bound, Bound::Unrecorded(_)) {
+            metrics.ledger_write_failed();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{PodName, Verdict};
+
+    fn refusal() -> Refusal {
+        Refusal {
+            pod: PodName::new("shop", "web").unwrap(),
+            pod_uid: "u-1".parse().unwrap(),
+            ip: None,
+            verdict: Verdict::LiveDuplicate,
+            remedy: None,
+            word: "live-duplicate".to_owned(),
+            why: String::new(),
+            correlation_id: "c".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_write_that_fails_is_counted() {
+        let (dir, metrics) = (tempfile::tempdir().unwrap(), Arc::new(Metrics::new()));
+        let place = dir.path().join("ledger");
+        let errors = || {
+            let text = metrics.encode().unwrap();
+            let line = text.lines().find(|line| line.contains("ledger_write_errors_total ")).unwrap();
+            line.rsplit_once(' ').unwrap().1.to_owned()
+        };
+        let mut book =
+            Book::at(place.clone(), "n1".parse().unwrap(), BoundOptions::default(), Arc::clone(&metrics));
+        let now: Timestamp = "2026-06-18T10:00:00Z".parse().unwrap();
+        let minutes = |minutes| now + Duration::from_mins(minutes);
+        assert!(matches!(book.open(now), Opened::Now(None)));
+        book.refuse(refusal(), minutes(1));
+        assert_eq!((book.flush(minutes(1)), errors().as_str()), (Ok(()), "0"));
+
+        std::fs::remove_dir_all(&place).unwrap();
+        book.refuse(refusal(), minutes(3));
+        assert_eq!(errors(), "1", "the refusal");
+        tokio::time::advance(FLUSH_EVERY).await;
+        assert!(book.flush(minutes(3)).is_err());
+        assert_eq!(errors(), "2", "the next try");
+        let cause = Cause { of: "Pod/shop/web/u-1".to_owned(), ip: "10.0.0.1".parse().unwrap() };
+        let checked = book.check(RemedyKind::DeletePod, &cause, &"u-1".parse().unwrap(), minutes(3));
+        assert!(matches!(checked, Err(Bound::Unrecorded(_))), "{checked:?}");
+        assert_eq!(errors(), "3", "the look before an act");
+
+        std::fs::create_dir(&place).unwrap();
+        book.close(minutes(4));
+        assert_eq!(errors(), "3");
     }
 }

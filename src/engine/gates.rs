@@ -39,6 +39,8 @@ pub(super) enum By {
     OptOut,
     /// A person has paused the whole cluster's watchdogs.
     Paused,
+    /// The time for which it was to heal is over.
+    HealFor,
     /// The agent's version or IPAM mode is not known well enough.
     Version,
     /// As many acts as may be are in flight in the cluster.
@@ -60,6 +62,7 @@ impl By {
             Self::Fence => "fence",
             Self::OptOut => "opt-out",
             Self::Paused => "paused",
+            Self::HealFor => "heal-for",
             Self::Version => "agent-version",
             Self::Lease => "lease",
             Self::Bound(word) => word,
@@ -163,7 +166,7 @@ pub(super) async fn by_people<P: Parts>(
     pod: &Pod,
     owners: Option<&str>,
 ) -> Result<(), HeldBack> {
-    paused(parts, options).await?;
+    by_own_namespace(parts, options).await?;
     if pod.opt_out {
         return Err(held(
             By::OptOut,
@@ -182,8 +185,8 @@ pub(super) async fn by_people<P: Parts>(
     by_version(parts, options, remedy).await
 }
 
-/// The pause switch: an annotation of the watchdog's own namespace.
-pub(super) async fn paused<P: Parts>(parts: &P, options: &EngineOptions) -> Result<(), HeldBack> {
+/// The pause switch, an annotation of the watchdog's own namespace; and that namespace's age, where it bounds the healing.
+pub(super) async fn by_own_namespace<P: Parts>(parts: &P, options: &EngineOptions) -> Result<(), HeldBack> {
     let own = &options.own_namespace;
     match parts.namespace(own).await.map_err(|why| unreadable(&why))? {
         None => {
@@ -193,10 +196,31 @@ pub(super) async fn paused<P: Parts>(parts: &P, options: &EngineOptions) -> Resu
             Err(held(By::Unreadable, why))
         }
         Some(facts) => match facts.paused {
-            None => Ok(()),
+            None => by_age(options, facts.created, parts.now()),
             Some(why) if why.is_empty() => Err(held(By::Paused, format!("paused on the namespace {own}"))),
             Some(why) => Err(held(By::Paused, format!("paused on the namespace {own}: {why}"))),
         },
+    }
+}
+
+/// A watchdog that came with a test installation must not become a part of production unnoticed.
+fn by_age(options: &EngineOptions, made: Option<Timestamp>, now: Timestamp) -> Result<(), HeldBack> {
+    let (Some(limit), own) = (options.heal_for, &options.own_namespace) else {
+        return Ok(());
+    };
+    let Some(made) = made else {
+        return Err(held(By::Unreadable, format!("nobody knows how old the namespace {own} is")));
+    };
+    match Duration::try_from(now.duration_since(made)) {
+        Ok(age) if age >= limit => {
+            let why = format!(
+                "the namespace {own} is from {made:.0}, and --heal-for={}s is over: it only tells",
+                limit.as_secs()
+            );
+            Err(held(By::HealFor, why))
+        }
+        // One that lies ahead is a clock that differs.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -8,11 +8,14 @@ use tokio::time::Instant;
 use super::act::{Acted, Acting, Sent};
 use super::gates::{self, HeldBack};
 use super::parts::Parts;
+use super::subject::Subject;
 use super::wedge::{Grounds, Running, Wedge};
 use super::{Engine, stopped};
-use crate::domain::{ActOutcome, Cause, Finding, Judgement, Lookup, Observation, PodUid, RemedyKind};
+use crate::domain::{
+    ActOutcome, Cause, DisconnectTarget, Finding, Judgement, Lookup, Observation, PodUid, RemedyKind,
+};
 use crate::kube::Held;
-use crate::ledger::{Ending, Refusal};
+use crate::ledger::{ActId, Ending, Refusal};
 
 /// An endpoint that the agent says is gone and that is still there is looked at again after this.
 const PHANTOM_LOOK: Duration = Duration::from_secs(61);
@@ -44,7 +47,9 @@ impl<P: Parts> Engine<P> {
         let Some(wedge) = self.wedges.get(uid) else {
             return;
         };
-        let announce = || self.tell.acting(wedge, &grounds);
+        let (subject, target) = (wedge.subject(), grounds.target().map(DisconnectTarget::as_str));
+        let why = judgement.finding().map_or("", |finding| finding.reason.as_str());
+        let announce = |now| self.tell.acting(&subject, remedy, target, why, now);
         let mut acting = Acting {
             parts: &self.parts,
             memory: &self.memory,
@@ -66,13 +71,9 @@ impl<P: Parts> Engine<P> {
                 return self.hold_back(uid, judgement, remedy, &why);
             }
         };
-        self.begun(
-            uid,
-            obs,
-            &grounds,
-            Running { id, remedy, deadline: Instant::now(), lease, answered: true, unread: 0 },
-            sent,
-        );
+        let deadline = Instant::now() + self.options.verify_timeout;
+        let running = Running { id, remedy, deadline, lease, answered: true, unread: 0 };
+        self.begun(uid, obs, &grounds, running, sent);
     }
 
     /// An act was begun: what came back of the call.
@@ -91,37 +92,26 @@ impl<P: Parts> Engine<P> {
         match sent {
             Sent::Done(note) => {
                 self.book.sent(running.id, &note, clock);
-                self.own_acts.insert(running.id);
                 let step = if running.remedy == RemedyKind::DeletePod { "accepted" } else { "freed" };
-                self.tell.acted(&wedge, running.remedy, step, &note);
-                running.deadline = now + self.options.verify_timeout;
+                self.tell.step(&wedge.subject(), running.remedy, step, &note, clock);
                 wedge.sent(running);
             }
             Sent::Unanswered(why) => {
-                self.own_acts.insert(running.id);
                 running.answered = false;
-                self.tell.acted(&wedge, running.remedy, "unanswered", &why);
-                running.deadline = now + self.options.verify_timeout;
+                self.tell.step(&wedge.subject(), running.remedy, "unanswered", &why, clock);
                 wedge.sent(running);
             }
-            Sent::Nothing(why) => {
-                self.book.end(running.id, Ending::new(ActOutcome::Aborted, why.clone()), clock);
-                self.to_release.extend(running.lease.map(|held| (running.remedy, held)));
-                self.wedges.insert(uid.clone(), wedge);
-                return self.aborted(uid, running.remedy, &why);
-            }
-            Sent::Refused(why) => {
-                self.book.end(running.id, Ending::new(ActOutcome::Failed, why.clone()).nothing_done(), clock);
-                self.failed(&mut wedge, running, &why);
-            }
-            Sent::Wrong(why) => {
-                running.deadline = now;
-                self.finish(&wedge, running, ActOutcome::NotHealed, &why);
-                wedge.retry_later(now);
+            Sent::Ended(ending) => {
+                self.finish(&wedge, running, &ending);
+                if ending.outcome() == ActOutcome::Aborted {
+                    wedge.aborted(now);
+                } else {
+                    wedge.retry_later(now);
+                }
             }
             Sent::StillHeld(why) => {
-                self.book.end(running.id, Ending::new(ActOutcome::Failed, why.clone()), clock);
-                self.failed(&mut wedge, running, &why);
+                self.finish(&wedge, running, &Ending::new(ActOutcome::Failed, why));
+                wedge.retry_later(now);
                 if let (Some(started), Lookup::Held(holder), Some(ip)) =
                     (obs.agent_started, &obs.lookup, grounds.ip)
                 {
@@ -132,34 +122,22 @@ impl<P: Parts> Engine<P> {
                     }
                 }
             }
-            Sent::Failed(why) => {
-                self.book.end(running.id, Ending::new(ActOutcome::Failed, why.clone()), clock);
-                self.failed(&mut wedge, running, &why);
-            }
         }
         self.wedges.insert(uid.clone(), wedge);
     }
 
-    fn failed(&mut self, wedge: &mut Wedge, running: Running, why: &str) {
-        wedge.retry_later(Instant::now());
-        self.to_release.extend(running.lease.map(|held| (running.remedy, held)));
-        self.metrics.acted(running.remedy, ActOutcome::Failed);
-        self.tell.acted(wedge, running.remedy, ActOutcome::Failed.as_str(), why);
-    }
-
+    /// Nothing was begun after all.
     pub(super) fn aborted(&mut self, uid: &PodUid, remedy: RemedyKind, why: &str) {
-        self.metrics.acted(remedy, ActOutcome::Aborted);
         if let Some(wedge) = self.wedges.get_mut(uid) {
             wedge.aborted(Instant::now());
-            self.tell.acted(wedge, remedy, ActOutcome::Aborted.as_str(), why);
+            self.tell.ended(&wedge.subject(), remedy, ActOutcome::Aborted, why, self.parts.now());
         }
     }
 
     /// Whether an act without an end, perhaps of an earlier process, keeps this one waiting: while the agent restarts
     /// nothing else is begun, and one pod is in deletion at a time.
     pub(super) fn others_wait_for(&self, remedy: RemedyKind) -> bool {
-        let open = self.book.open_acts();
-        let any = |of: RemedyKind| open.iter().any(|act| act.intent().remedy == of);
+        let any = |of: RemedyKind| self.book.open_acts().any(|act| act.intent().remedy == of);
         self.restarting.is_some()
             || any(RemedyKind::RestartAgent)
             || (remedy == RemedyKind::DeletePod && any(RemedyKind::DeletePod))
@@ -174,8 +152,8 @@ impl<P: Parts> Engine<P> {
         judgement: &Judgement,
     ) -> Result<Option<Held>, HeldBack> {
         let now = Instant::now();
-        let protection = self.protection.borrow().clone();
-        gates::by_settings(&self.options, &protection, remedy, obs.pod.name.namespace(), self.quiet, now)?;
+        let namespace = obs.pod.name.namespace();
+        gates::by_settings(&self.options, &self.protection.borrow(), remedy, namespace, self.quiet, now)?;
         if self.others_wait_for(remedy) {
             return Err(HeldBack::under_way());
         }
@@ -204,7 +182,7 @@ impl<P: Parts> Engine<P> {
         let Some(wedge) = self.wedges.get_mut(uid) else {
             return;
         };
-        if self.tell.held_back(wedge, remedy, why) {
+        if self.tell.held_back(wedge, remedy, why, self.parts.now()) {
             self.metrics.held_back(why.by.as_str());
             if let Some(finding) = judgement.finding() {
                 let refusal = refusal(wedge, uid, finding, Some(remedy), why.by.as_str(), &why.why);
@@ -213,6 +191,7 @@ impl<P: Parts> Engine<P> {
         }
         wedge.hold(Instant::now(), why.until);
     }
+
     /// The time of an act is over: a live read says whether it shows, since the watch may be behind.
     pub(super) async fn overdue(&mut self, uid: &PodUid) {
         let Some(name) = self.wedges.get(uid).map(|wedge| wedge.pod.clone()) else {
@@ -226,7 +205,7 @@ impl<P: Parts> Engine<P> {
             match read.map(|pod| pod.filter(|pod| pod.uid == *uid)) {
                 Ok(pod) => {
                     let (outcome, note) = running.shows(pod.as_ref()).unwrap_or_else(|| running.in_vain());
-                    self.finish(&wedge, running, outcome, note);
+                    self.finish(&wedge, running, &Ending::new(outcome, note));
                 }
                 Err(_) if running.unread < UNREAD => {
                     running.unread += 1;
@@ -235,21 +214,25 @@ impl<P: Parts> Engine<P> {
                 }
                 Err(why) => {
                     let note = format!("nobody could tell what became of it: {why}");
-                    self.finish(&wedge, running, ActOutcome::Interrupted, &note);
+                    self.finish(&wedge, running, &Ending::new(ActOutcome::Interrupted, note));
                 }
             }
         }
         self.wedges.insert(uid.clone(), wedge);
     }
 
-    /// An act has come to its end: on record, counted, told.
-    pub(super) fn finish(&mut self, wedge: &Wedge, running: Running, outcome: ActOutcome, note: &str) {
+    /// The act of a wedge has come to its end; its place in the cluster is free again.
+    pub(super) fn finish(&mut self, wedge: &Wedge, running: Running, ending: &Ending) {
         let Running { id, remedy, lease, .. } = running;
         self.to_release.extend(lease.map(|held| (remedy, held)));
-        self.own_acts.remove(&id);
-        self.book.end(id, Ending::new(outcome, note), self.parts.now());
-        self.metrics.acted(remedy, outcome);
-        self.tell.acted(wedge, remedy, outcome.as_str(), note);
+        self.conclude(id, &wedge.subject(), remedy, ending);
+    }
+
+    /// An act has come to its end: on record, counted, told.
+    pub(super) fn conclude(&mut self, id: ActId, subject: &Subject, remedy: RemedyKind, ending: &Ending) {
+        let now = self.parts.now();
+        self.book.end(id, ending.clone(), now);
+        self.tell.ended(subject, remedy, ending.outcome(), ending.note(), now);
     }
 }
 

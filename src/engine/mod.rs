@@ -3,10 +3,12 @@
 //! One task, one act at a time. The watch fills the store beside it and is never blocked by it.
 
 mod act;
+mod announce;
 mod book;
 mod gates;
 mod heal;
 mod live;
+mod log;
 mod memory;
 mod observe;
 mod options;
@@ -14,12 +16,13 @@ mod parts;
 mod protect;
 mod restart;
 mod settle;
+mod subject;
 mod tell;
 #[cfg(test)]
 mod tests;
 mod wedge;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +36,9 @@ use crate::domain::{
     Withheld,
 };
 use crate::kube::{Held, Protection};
-use crate::ledger::{ActId, BreakerView};
+use crate::ledger::{BreakerView, Ending};
 use crate::metrics::Metrics;
+pub use announce::{NOTES, NoteReason, NoteRow, NoteSink, document as notes_document};
 pub use book::Book;
 use book::Opened;
 use gates::Quiet;
@@ -46,6 +50,7 @@ pub use options::{EngineOptions, Judge, Mode, Namespaces};
 pub use parts::Parts;
 pub use protect::{Guard, Listeners};
 use restart::Restarting;
+pub use tell::Channels;
 use tell::Teller;
 use wedge::{Grounds, Next, Wedge};
 
@@ -70,8 +75,6 @@ pub struct Engine<P> {
     quiet: Quiet,
     /// The restart of the agent that is being followed.
     restarting: Option<Restarting>,
-    /// Acts of this process that have no end yet; all others without an end are of an earlier one.
-    own_acts: HashSet<ActId>,
     /// Places in the cluster that are to be given back.
     to_release: Vec<(RemedyKind, Held)>,
     /// Pods that were deleted and are not gone yet: they keep their places in the cluster.
@@ -93,10 +96,11 @@ impl<P: Parts> Engine<P> {
         parts: P,
         book: Book,
         protection: watch::Receiver<Protection>,
+        channels: Channels,
         health: Health,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let tell = Teller::new(options.node.clone(), options.mode, parts.now(), Arc::clone(&metrics));
+        let tell = Teller::new(options.node.clone(), options.mode, channels, Arc::clone(&metrics));
         let now = Instant::now();
         let histories = Histories::new(HistoryLimits {
             look_gap: options.confirm_gap.min(Duration::from_secs(2)),
@@ -116,7 +120,6 @@ impl<P: Parts> Engine<P> {
             wedges: HashMap::new(),
             tell,
             restarting: None,
-            own_acts: HashSet::new(),
             to_release: Vec::new(),
             leaving: Vec::new(),
             next_agent_check: now,
@@ -165,7 +168,7 @@ impl<P: Parts> Engine<P> {
         match self.book.open(now) {
             Opened::Same => {}
             Opened::Now(aside) => {
-                self.tell.ledger_open(aside.as_ref());
+                self.tell.ledger_open(aside.as_ref(), self.book.acts());
                 self.quiet_after_restart(now);
             }
             Opened::Not(why) => self.tell.ledger_closed(&why),
@@ -190,7 +193,12 @@ impl<P: Parts> Engine<P> {
             return;
         };
         let since = Duration::try_from(now.duration_since(began)).unwrap_or_default();
-        let until = Instant::now() + self.options.restart_quiet.saturating_sub(since);
+        self.keep_quiet(self.options.restart_quiet.saturating_sub(since));
+    }
+
+    /// Nothing is done for that long: a new agent settles.
+    fn keep_quiet(&mut self, time: Duration) {
+        let until = Instant::now() + time;
         if until > self.quiet.until {
             self.quiet = Quiet { until, why: "quiet period after a restart of the agent" };
         }
@@ -226,10 +234,10 @@ impl<P: Parts> Engine<P> {
             let waited = clock.duration_since(tracked.pod.started.unwrap_or(since).min(since));
             let delay =
                 self.options.event_delay.saturating_sub(Duration::try_from(waited).unwrap_or_default());
-            let (tell, name) = (&mut self.tell, tracked.pod.name);
+            let (tell, uid) = (&mut self.tell, tracked.pod.uid.clone());
             self.wedges
-                .entry(tracked.pod.uid)
-                .or_insert_with(|| Wedge::new(tell.correlation_id(), name, since, now + delay));
+                .entry(uid)
+                .or_insert_with(|| Wedge::new(tell.correlation_id(), tracked.pod, since, now + delay));
         }
         let ended = self.parts.store().ended();
         if std::mem::replace(&mut self.ended, ended) != ended {
@@ -257,9 +265,10 @@ impl<P: Parts> Engine<P> {
             if outcome == ActOutcome::Deleted && pod.is_some() {
                 self.leaving.extend(running.lease.take().map(|held| (uid.clone(), held)));
             }
-            self.finish(&wedge, running, outcome, note);
+            self.finish(&wedge, running, &Ending::new(outcome, note));
         }
-        self.tell.over(&wedge, pod.as_ref().and_then(Pod::not_waiting).unwrap_or("the pod is gone"));
+        let why = pod.as_ref().and_then(Pod::not_waiting).unwrap_or("the pod is gone");
+        self.tell.over(&wedge, why, self.parts.now());
     }
 
     /// Whether the agent can be reached, for readiness; costs a connect, no request.
@@ -308,7 +317,7 @@ impl<P: Parts> Engine<P> {
         self.metrics.judged(&judgement);
         let grounds = judgement.finding().and_then(|finding| Grounds::of(&obs, finding));
         let next = wedge.judged(now, obs.now, &judgement, grounds, &self.options);
-        let changed = self.tell.judged(wedge, &obs.pod, &judgement);
+        let changed = self.tell.judged(wedge, &obs.pod, &judgement, obs.now);
         if changed && let Some(finding) = judgement.finding().filter(|finding| finding.remedy == Remedy::None)
         {
             self.metrics.refused(finding);

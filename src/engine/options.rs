@@ -69,6 +69,8 @@ pub struct EngineOptions {
     pub namespaces: Namespaces,
     /// Whether it acts only while the self-test finds the admission fence at work.
     pub require_fence: bool,
+    /// It acts only this long after its own namespace was made; `None`: without an end.
+    pub heal_for: Option<Duration>,
     /// Whether it acts on versions of Cilium that it does not know.
     pub unknown_versions: bool,
     /// The rules.

@@ -9,12 +9,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::act::{Sent, deleted};
-use super::gates::{By, HeldBack, Quiet, by_people, by_settings, paused};
+use super::gates::{By, HeldBack, by_own_namespace, by_people, by_settings};
 use super::parts::Parts;
+use super::subject::Subject;
 use super::wedge::{Wedge, has_sandbox};
 use super::{Engine, stopped};
 use crate::domain::{
-    ActOutcome, AgentFacts, Cause, Judgement, Lookup, NodeState, Observation, PodName, PodUid, RemedyKind,
+    ActOutcome, AgentFacts, Cause, Judgement, Lookup, NodeState, Observation, PodUid, RemedyKind,
     RestartCase, RestartFacts, RestartKind, RolloutFacts, Verdict, may_restart,
 };
 use crate::kube::{AgentPod, Held};
@@ -27,15 +28,13 @@ const LEASE_LEFT: Duration = Duration::from_mins(1);
 /// A restart whose effect is waited for.
 #[derive(Debug)]
 pub(super) struct Restarting {
-    id: ActId,
+    pub(super) id: ActId,
     /// The pod that it is for.
-    wedged: PodUid,
-    pod: PodName,
-    correlation_id: String,
+    wedged: Subject,
     /// The agent's pod that was deleted.
     agent: PodUid,
     deadline: Instant,
-    lease: Option<Held>,
+    lease: Held,
 }
 
 impl<P: Parts> Engine<P> {
@@ -79,7 +78,7 @@ impl<P: Parts> Engine<P> {
                 return true;
             }
         };
-        if let Err(why) = paused(&self.parts, &self.options).await {
+        if let Err(why) = by_own_namespace(&self.parts, &self.options).await {
             self.to_release.push((REMEDY, lease));
             self.hold_back(uid, judgement, REMEDY, &why);
             return true;
@@ -95,9 +94,8 @@ impl<P: Parts> Engine<P> {
 
     async fn permit_restart(&mut self, cause: &Cause, obs: &Observation) -> Result<Held, HeldBack> {
         let now = Instant::now();
-        let protection = self.protection.borrow().clone();
         let namespace = obs.pod.name.namespace();
-        by_settings(&self.options, &protection, REMEDY, namespace, self.quiet, now)?;
+        by_settings(&self.options, &self.protection.borrow(), REMEDY, namespace, self.quiet, now)?;
         if self.others_wait_for(REMEDY) || self.wedges.values().any(Wedge::is_verifying) {
             return Err(HeldBack::under_way());
         }
@@ -222,49 +220,41 @@ impl<P: Parts> Engine<P> {
                 return self.hold_back(uid, judgement, REMEDY, &why);
             }
         };
-        self.tell.restarting(wedge, &agent.name, &reason);
+        let subject = wedge.subject();
+        let target = agent.name.to_string();
+        self.tell.acting(&subject, REMEDY, Some(&target), &reason, self.parts.now());
         let outcome = self.parts.delete_pod(&agent.name, &agent.uid, &agent.resource_version).await;
         let (now, clock) = (Instant::now(), self.parts.now());
-        let ending = match deleted(outcome, &format!("DELETE pods/{}", agent.name)) {
-            // Where nobody knows, it is followed as if it were: a restart that takes effect late must not come as a surprise.
-            sent @ (Sent::Done(_) | Sent::Unanswered(_)) => {
-                let (step, note) = match sent {
-                    Sent::Unanswered(why) => ("unanswered", why),
-                    Sent::Done(note) => {
-                        self.book.sent(id, &note, clock);
-                        ("accepted", note)
-                    }
-                    _ => return,
-                };
-                self.own_acts.insert(id);
-                // Nothing else is done while a new agent settles.
-                let until = self.quiet.until.max(now + self.options.restart_quiet);
-                self.quiet = Quiet { until, why: "quiet period after a restart of the agent" };
-                self.tell.acted(wedge, REMEDY, step, &note);
-                self.restarting = Some(Restarting {
-                    id,
-                    wedged: uid.clone(),
-                    pod: wedge.pod.clone(),
-                    correlation_id: wedge.correlation_id.clone(),
-                    agent: agent.uid,
-                    deadline: now + self.options.restart_timeout,
-                    lease: Some(lease),
-                });
+        let taken = match deleted(outcome, &format!("DELETE pods/{}", agent.name)) {
+            Sent::Done(note) => {
+                self.book.sent(id, &note, clock);
+                Ok(("accepted", note))
+            }
+            // Followed as if it were done: a restart that takes effect late must not come as a surprise.
+            Sent::Unanswered(why) => Ok(("unanswered", why)),
+            Sent::Ended(ending) => Err(ending),
+            Sent::StillHeld(why) => Err(Ending::new(ActOutcome::Failed, why)),
+        };
+        let (step, note) = match taken {
+            Ok(taken) => taken,
+            Err(ending) => {
+                self.to_release.push((REMEDY, lease));
+                self.conclude(id, &subject, REMEDY, &ending);
+                if let Some(wedge) = self.wedges.get_mut(uid) {
+                    wedge.retry_later(now);
+                }
                 return;
             }
-            Sent::Nothing(why) => Ending::new(ActOutcome::Aborted, why),
-            Sent::Refused(why) => Ending::new(ActOutcome::Failed, why).nothing_done(),
-            Sent::Wrong(why) | Sent::StillHeld(why) | Sent::Failed(why) => {
-                Ending::new(ActOutcome::Failed, why)
-            }
         };
-        self.to_release.push((REMEDY, lease));
-        self.metrics.acted(REMEDY, ending.outcome());
-        self.tell.acted(wedge, REMEDY, ending.outcome().as_str(), ending.note());
-        self.book.end(id, ending, clock);
-        if let Some(wedge) = self.wedges.get_mut(uid) {
-            wedge.retry_later(now);
-        }
+        self.keep_quiet(self.options.restart_quiet);
+        self.tell.step(&subject, REMEDY, step, &note, clock);
+        self.restarting = Some(Restarting {
+            id,
+            wedged: subject,
+            agent: agent.uid,
+            deadline: now + self.options.restart_timeout,
+            lease,
+        });
     }
 
     /// Whether the restart has shown its effect.
@@ -275,7 +265,7 @@ impl<P: Parts> Engine<P> {
         };
         let store = self.parts.store();
         let same_agent = store.get(&restarting.agent).is_some_and(|agent| !agent.deleting);
-        let wedged = store.get(&restarting.wedged);
+        let wedged = store.get(&restarting.wedged.uid);
         let (outcome, note) = match &wedged {
             _ if same_agent && now < restarting.deadline => return,
             _ if same_agent => (ActOutcome::NotHealed, "the agent's pod is still there"),
@@ -288,12 +278,9 @@ impl<P: Parts> Engine<P> {
             }
             _ => (ActOutcome::Disconnected, "the agent is new; the pod went before its sandbox was seen"),
         };
-        if let Some(Restarting { id, pod, correlation_id, lease, .. }) = self.restarting.take() {
-            self.to_release.extend(lease.map(|held| (REMEDY, held)));
-            self.own_acts.remove(&id);
-            self.book.end(id, Ending::new(outcome, note), self.parts.now());
-            self.metrics.acted(REMEDY, outcome);
-            self.tell.restarted(&pod, &correlation_id, outcome.as_str(), note);
+        if let Some(Restarting { id, wedged, lease, .. }) = self.restarting.take() {
+            self.to_release.push((REMEDY, lease));
+            self.conclude(id, &wedged, REMEDY, &Ending::new(outcome, note));
         }
     }
 }

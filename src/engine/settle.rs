@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::options::EngineOptions;
 use super::parts::Parts;
+use super::subject::Subject;
 use super::wedge::has_sandbox;
 use super::{Engine, TURN};
 use crate::domain::{ActOutcome, Lookup, Pod, RemedyKind};
-use crate::ledger::{Act, Ending};
+use crate::ledger::{Act, ActId, Ending};
 
 /// A call that was on its way when its process ended may take effect this much later: a DELETE of the agent was seen to
 /// take 39 s.
@@ -53,15 +54,14 @@ impl<P: Parts> Engine<P> {
         }
         self.next_settling = now + TURN;
         let seen_for = now.duration_since(self.began);
-        let mut earlier = self.book.open_acts();
-        earlier.retain(|act| !self.own_acts.contains(&act.id()));
-        // One at a time, in turn: each may cost a look-up, and the loop has other things to do.
         self.settling = self.settling.wrapping_add(1);
+        let earlier: Vec<&Act> = self.book.open_acts().filter(|act| !self.follows(act.id())).collect();
+        // One at a time, in turn: each may cost a look-up, and the loop has other things to do.
         let at = self.settling.checked_rem(earlier.len()).unwrap_or(0);
         if earlier.len() > 1 {
             self.next_settling = now + Duration::from_secs(1);
         }
-        if let Some(act) = earlier.get(at) {
+        if let Some(act) = earlier.get(at).copied().cloned() {
             let intent = act.intent();
             let pod = self.parts.store().get(&intent.pod_uid);
             let held = if intent.remedy == RemedyKind::DisconnectEndpoint {
@@ -78,12 +78,17 @@ impl<P: Parts> Engine<P> {
                 agent.and_then(|uid| self.parts.store().get(&uid)).is_some_and(|agent| !agent.deleting);
             let clock = self.parts.now();
             let shows = Shows { pod: pod.as_ref(), held, seen_for, same_agent };
-            if let Some((outcome, note)) = settle(act, shows, &self.options, clock) {
-                self.book.end(act.id(), Ending::new(outcome, note), clock);
-                self.metrics.acted(intent.remedy, outcome);
-                self.tell.settled(intent, outcome, note);
+            if let Some((outcome, note)) = settle(&act, shows, &self.options, clock) {
+                let ending = Ending::new(outcome, note);
+                self.conclude(act.id(), &Subject::of(intent), intent.remedy, &ending);
             }
         }
+    }
+
+    /// Whether this process waits for the effect of that act; all others without an end are of an earlier one.
+    fn follows(&self, id: ActId) -> bool {
+        self.restarting.as_ref().is_some_and(|it| it.id == id)
+            || self.wedges.values().any(|wedge| wedge.follows(id))
     }
 }
 

@@ -1,43 +1,78 @@
-//! Everything that is told: one log line for each change, with the correlation id; the wedge gauges.
+//! Everything that is told: each change as one event, to the log, the event stream and the cluster's own Events; the wedge
+//! gauges.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
+use super::announce::{Announcer, NoteSink};
 use super::gates::{By, HeldBack};
+use super::log::log;
 use super::options::Mode;
-use super::wedge::{Grounds, Told, Wedge};
-use crate::domain::{ActOutcome, Evidence, Judgement, NodeName, Pod, PodName, Remedy, RemedyKind};
-use crate::ledger::{Intent, SetAside};
+use super::subject::Subject;
+use super::wedge::{Told, Wedge};
+use crate::domain::{ActOutcome, Evidence, Finding, Judgement, NodeName, Pod, Remedy, RemedyKind, Verdict};
+use crate::ledger::{Act, SetAside};
 use crate::metrics::Metrics;
+use crate::snapshot::EvidenceLine;
+use crate::stream::{ActView, Acted, Acting, Event, Hub, Judged, Over, Step};
+use crate::text::cut;
+
+/// What mostly passes by itself becomes a Kubernetes Event once it has lasted this long.
+const PASSING: SignedDuration = SignedDuration::from_secs(30);
+/// Bytes of a sentence, and of a value that was seen, in an event.
+const SENTENCE: usize = 1024;
+const SEEN: usize = 512;
+
+/// Where it is told.
+pub struct Channels {
+    /// The event stream.
+    pub hub: Hub,
+    /// The Events of the cluster.
+    pub notes: NoteSink,
+}
 
 /// Tells what the engine sees and does. Says nothing twice.
 pub(super) struct Teller {
     node: NodeName,
     mode: Mode,
     metrics: Arc<Metrics>,
-    boot: u64,
+    hub: Hub,
+    announcer: Announcer,
     counter: u64,
     agent: Option<bool>,
     ledger_closed: Option<String>,
 }
 
 impl Teller {
-    pub(super) fn new(node: NodeName, mode: Mode, now: Timestamp, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(node: NodeName, mode: Mode, channels: Channels, metrics: Arc<Metrics>) -> Self {
         metrics.set_heal_mode(mode == Mode::Heal);
-        let boot = u64::try_from(now.as_millisecond()).unwrap_or_default();
-        Self { node, mode, metrics, boot, counter: 0, agent: None, ledger_closed: None }
+        let Channels { hub, notes } = channels;
+        let announcer = Announcer::new(node.clone(), mode, notes);
+        Self { node, mode, metrics, hub, announcer, counter: 0, agent: None, ledger_closed: None }
     }
 
     /// A new id: unique on this node, for as long as anybody asks.
     pub(super) fn correlation_id(&mut self) -> String {
         self.counter += 1;
-        format!("{:x}-{}", self.boot, self.counter)
+        format!("{}-{}", self.hub.boot(), self.counter)
+    }
+
+    /// One event, to the log and the stream.
+    fn tell(&self, event: Event, now: Timestamp) {
+        log(&event, self.mode);
+        self.hub.tell(event, now);
+    }
+
+    /// The same, and what of it belongs on the objects of the cluster.
+    fn tell_all(&self, subject: &Subject, event: Event, now: Timestamp) {
+        self.announcer.hear(subject, &event);
+        self.tell(event, now);
     }
 
     /// A judgement. Returns whether it is another one than before.
-    pub(super) fn judged(&self, wedge: &mut Wedge, pod: &Pod, judgement: &Judgement) -> bool {
+    pub(super) fn judged(&self, wedge: &mut Wedge, pod: &Pod, judgement: &Judgement, now: Timestamp) -> bool {
         let finding = judgement.finding();
         let told = Told {
             verdict: finding.map(|finding| finding.verdict),
@@ -45,30 +80,67 @@ impl Teller {
             remedy: finding.map_or("none", |finding| finding.remedy.as_str()),
             withheld: finding.and_then(|finding| finding.withheld),
         };
-        if wedge.told.as_ref() == Some(&told) {
-            return false;
-        }
-        let first_and_nothing = wedge.told.is_none() && told.verdict.is_none();
-        wedge.told = Some(told);
-        match judgement {
-            Judgement::Wedged(finding) => tracing::warn!(
-                pod = %pod.name, pod_uid = %pod.uid, node = %self.node,
-                ip = finding.ip.map(tracing::field::display), verdict = %finding.verdict, remedy = finding.remedy.as_str(),
-                target = target_of(&finding.remedy), owner = finding.owner.as_ref().map(tracing::field::display),
-                reason = finding.reason, evidence = evidence(&finding.evidence), correlation_id = wedge.correlation_id, "judged"
-            ),
+        let is_news = wedge.told.as_ref() != Some(&told);
+        if is_news {
             // A pod that waits for something else is no news.
-            Judgement::NotWedged(_) if first_and_nothing => {}
-            Judgement::NotWedged(none) => tracing::info!(
-                pod = %pod.name, pod_uid = %pod.uid, node = %self.node, verdict = "none", reason = none.reason,
-                correlation_id = wedge.correlation_id, "judged"
-            ),
+            let first_and_nothing = wedge.told.is_none() && told.verdict.is_none();
+            wedge.told = Some(told);
+            wedge.announce_at = finding.map(|finding| now.checked_add(patience(finding)).unwrap_or(now));
+            wedge.controller.clone_from(&pod.controller);
+            if first_and_nothing {
+                return true;
+            }
         }
-        true
+        let is_due = wedge.announce_at.is_some_and(|at| now >= at);
+        if is_news || is_due {
+            let subject = wedge.subject();
+            let event = self.judgement(&subject, judgement);
+            if is_due {
+                wedge.announce_at = None;
+                self.announcer.hear(&subject, &event);
+            }
+            if is_news {
+                self.tell(event, now);
+            }
+        }
+        is_news
+    }
+
+    fn judgement(&self, subject: &Subject, judgement: &Judgement) -> Event {
+        let about = subject.about(&self.node);
+        let waiting_since = subject.since.unwrap_or_default();
+        Event::Judged(match judgement {
+            Judgement::Wedged(finding) => Judged {
+                about,
+                remedy: finding.remedy.as_str().to_owned(),
+                target: target_of(&finding.remedy).map(str::to_owned),
+                withheld: finding.withheld.map(|withheld| withheld.as_str().to_owned()),
+                owner: finding.owner.as_ref().map(ToString::to_string),
+                waiting_since,
+                reason: sentence(&finding.reason),
+                evidence: finding.evidence.iter().map(seen).collect(),
+            },
+            Judgement::NotWedged(none) => Judged {
+                about,
+                remedy: "none".to_owned(),
+                target: None,
+                withheld: None,
+                owner: None,
+                waiting_since,
+                reason: sentence(&none.reason),
+                evidence: none.evidence.iter().map(seen).collect(),
+            },
+        })
     }
 
     /// An act could follow, and does not. Returns whether that is news.
-    pub(super) fn held_back(&self, wedge: &mut Wedge, remedy: RemedyKind, why: &HeldBack) -> bool {
+    pub(super) fn held_back(
+        &self,
+        wedge: &mut Wedge,
+        remedy: RemedyKind,
+        why: &HeldBack,
+        now: Timestamp,
+    ) -> bool {
         let same = |(by, text): &(By, String)| {
             // What a bound says changes with each second that goes by.
             *by == why.by && (matches!(by, By::Bound(_)) || *text == why.why)
@@ -77,63 +149,116 @@ impl Teller {
             return false;
         }
         wedge.held_back.insert(remedy, (why.by, why.why.clone()));
-        tracing::warn!(
-            pod = %wedge.pod, node = %self.node, mode = self.mode.as_str(),
-            ip = wedge.told_ip().map(tracing::field::display), remedy = remedy.as_str(), by = why.by.as_str(),
-            reason = why.why, correlation_id = wedge.correlation_id, "held back"
-        );
+        let subject = wedge.subject();
+        let held = crate::stream::HeldBack {
+            about: subject.about(&self.node),
+            remedy: remedy.to_string(),
+            by: why.by.as_str().to_owned(),
+            reason: sentence(&why.why),
+        };
+        self.tell_all(&subject, Event::HeldBack(held), now);
         true
     }
 
     /// An act begins.
-    pub(super) fn acting(&self, wedge: &Wedge, grounds: &Grounds) {
-        tracing::warn!(
-            pod = %wedge.pod, node = %self.node, ip = grounds.ip.map(tracing::field::display), remedy = grounds.remedy.as_str(),
-            target = target_of(&grounds.remedy), correlation_id = wedge.correlation_id, "acting"
-        );
+    pub(super) fn acting(
+        &self,
+        subject: &Subject,
+        remedy: RemedyKind,
+        target: Option<&str>,
+        why: &str,
+        now: Timestamp,
+    ) {
+        let acting = Acting {
+            about: subject.about(&self.node),
+            remedy: remedy.to_string(),
+            target: target.map(str::to_owned),
+            reason: sentence(why),
+        };
+        self.tell_all(subject, Event::Acting(acting), now);
     }
 
-    /// The agent is restarted.
-    pub(super) fn restarting(&self, wedge: &Wedge, agent: &PodName, why: &str) {
-        tracing::warn!(
-            pod = %wedge.pod, node = %self.node, ip = wedge.told_ip().map(tracing::field::display),
-            remedy = RemedyKind::RestartAgent.as_str(), target = %agent, reason = why,
-            correlation_id = wedge.correlation_id, "acting"
-        );
+    /// A step of an act: what came back of the call.
+    pub(super) fn step(
+        &self,
+        subject: &Subject,
+        remedy: RemedyKind,
+        outcome: &str,
+        note: &str,
+        now: Timestamp,
+    ) {
+        let acted = self.acted_event(subject, remedy, outcome, note);
+        self.tell_all(subject, Event::Acted(acted), now);
     }
 
-    /// What came of a restart; its wedge may be over by then.
-    pub(super) fn restarted(&self, pod: &PodName, correlation_id: &str, outcome: &'static str, note: &str) {
-        tracing::warn!(
-            pod = %pod, node = %self.node, remedy = RemedyKind::RestartAgent.as_str(), outcome, reason = note,
-            correlation_id, "acted"
-        );
+    /// An act came to its end, or was given up before it was begun.
+    pub(super) fn ended(
+        &self,
+        subject: &Subject,
+        remedy: RemedyKind,
+        outcome: ActOutcome,
+        note: &str,
+        now: Timestamp,
+    ) {
+        self.metrics.acted(remedy, outcome);
+        let waited = subject.since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
+        let latency = waited.filter(|_| outcome == ActOutcome::Healed);
+        if let Some(latency) = latency {
+            self.metrics.healed_after(latency);
+        }
+        let acted = Acted {
+            is_final: true,
+            heal_latency_seconds: latency.map(|latency| latency.as_secs()),
+            ..self.acted_event(subject, remedy, outcome.as_str(), note)
+        };
+        self.tell_all(subject, Event::Acted(acted), now);
     }
 
-    /// An act came to an end, or to a step of it.
-    pub(super) fn acted(&self, wedge: &Wedge, kind: RemedyKind, outcome: &'static str, note: &str) {
-        tracing::warn!(
-            pod = %wedge.pod, node = %self.node, remedy = kind.as_str(), outcome, reason = note,
-            correlation_id = wedge.correlation_id, "acted"
-        );
+    fn acted_event(&self, subject: &Subject, remedy: RemedyKind, outcome: &str, note: &str) -> Acted {
+        Acted {
+            about: subject.about(&self.node),
+            remedy: remedy.to_string(),
+            outcome: outcome.to_owned(),
+            is_final: false,
+            heal_latency_seconds: None,
+            reason: sentence(note),
+        }
     }
 
-    /// What became of an act that an earlier process began.
-    pub(super) fn settled(&self, intent: &Intent, outcome: ActOutcome, note: &str) {
-        tracing::warn!(
-            pod = %intent.pod, node = %self.node, remedy = intent.remedy.as_str(), outcome = outcome.as_str(),
-            reason = note, correlation_id = intent.correlation_id, "acted"
-        );
-    }
-
-    /// The ledger can be used.
-    pub(super) fn ledger_open(&self, aside: Option<&SetAside>) {
+    /// The ledger can be used; it knows the acts of earlier processes.
+    pub(super) fn ledger_open<'a>(&self, aside: Option<&SetAside>, acts: impl Iterator<Item = &'a Act>) {
+        self.hub.remember_acts(acts.map(|act| self.view(act)));
         match aside {
             None => tracing::info!(node = %self.node, "the ledger is open"),
             Some(aside) => tracing::error!(
                 node = %self.node, reason = %aside,
                 "the ledger could not be used and was set aside: the budgets start empty and the breaker open"
             ),
+        }
+    }
+
+    fn view(&self, act: &Act) -> ActView {
+        let intent = act.intent();
+        let sent = act.sent().map(|note| Step {
+            time: note.at,
+            outcome: "sent".to_owned(),
+            reason: note.note.clone(),
+        });
+        let ended = act.ended().map(|end| Step {
+            time: end.at,
+            outcome: end.outcome.to_string(),
+            reason: end.note.clone(),
+        });
+        ActView {
+            acting: Acting {
+                about: Subject::of(intent).about(&self.node),
+                remedy: intent.remedy.to_string(),
+                target: intent.target.clone(),
+                reason: intent.reason.clone(),
+            },
+            began: act.began(),
+            ended: ended.is_some(),
+            steps: sent.into_iter().chain(ended).collect(),
         }
     }
 
@@ -146,9 +271,10 @@ impl Teller {
     }
 
     /// A pod that was told about waits no more.
-    pub(super) fn over(&self, wedge: &Wedge, why: &str) {
-        if wedge.told.as_ref().is_some_and(|told| told.verdict.is_some()) {
-            tracing::info!(pod = %wedge.pod, node = %self.node, reason = why, correlation_id = wedge.correlation_id, "over");
+    pub(super) fn over(&self, wedge: &Wedge, why: &str, now: Timestamp) {
+        if wedge.told_verdict().is_some() {
+            let over = Over { about: wedge.subject().about(&self.node), reason: sentence(why) };
+            self.tell(Event::Over(over), now);
         }
     }
 
@@ -186,15 +312,32 @@ impl Teller {
     }
 }
 
+/// How long a finding has to last before it is told on the objects of the cluster.
+fn patience(finding: &Finding) -> SignedDuration {
+    match finding.verdict {
+        Verdict::Settling | Verdict::NotHeld | Verdict::AgentUnknown | Verdict::InsufficientEvidence => {
+            PASSING
+        }
+        Verdict::ReservedHolder
+        | Verdict::UnmanagedHolder
+        | Verdict::SharedByDesign
+        | Verdict::LiveDuplicate
+        | Verdict::StaleEndpoint => SignedDuration::ZERO,
+    }
+}
+
+fn sentence(text: &str) -> String {
+    cut(text.to_owned(), SENTENCE)
+}
+
+fn seen(evidence: &Evidence) -> EvidenceLine {
+    let line = EvidenceLine::from(evidence);
+    EvidenceLine { observed: cut(line.observed, SEEN), ..line }
+}
+
 fn target_of(remedy: &Remedy) -> Option<&str> {
     match remedy {
         Remedy::DisconnectEndpoint(target) => Some(target.as_str()),
         Remedy::DeletePod | Remedy::None => None,
     }
-}
-
-/// All checks in one line.
-fn evidence(all: &[Evidence]) -> String {
-    let each = all.iter().map(|it| format!("{} {}: {}", it.check, it.outcome.as_str(), it.observed));
-    each.collect::<Vec<_>>().join("; ")
 }

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::gates::By;
 use super::options::EngineOptions;
+use super::subject::Subject;
 use crate::domain::{
-    ActOutcome, DisconnectTarget, Finding, Judgement, Observation, Pod, PodName, PodUid, Proof, Remedy,
-    RemedyKind, Verdict, Withheld,
+    ActOutcome, Controller, DisconnectTarget, Finding, Judgement, Observation, Pod, PodName, PodUid, Proof,
+    Remedy, RemedyKind, Verdict, Withheld,
 };
 use crate::kube::Held;
 use crate::ledger::ActId;
@@ -148,8 +149,12 @@ pub(super) enum Next {
 pub(super) struct Wedge {
     /// Names all that is told about this wedge.
     pub correlation_id: String,
-    /// The pod, for people.
+    /// The pod.
     pub pod: PodName,
+    /// Its UID.
+    pub uid: PodUid,
+    /// Its controller, as seen last.
+    pub controller: Option<Controller>,
     /// Since when the pod waits.
     pub since: Timestamp,
     /// When it was looked at last.
@@ -160,6 +165,8 @@ pub(super) struct Wedge {
     pub stage: Stage,
     /// What was told last.
     pub told: Option<Told>,
+    /// When that becomes a Kubernetes Event, if it has not yet.
+    pub announce_at: Option<Timestamp>,
     /// Why no act followed, as told last.
     pub held_back: HashMap<RemedyKind, (By, String)>,
     quiet_looks: u32,
@@ -172,15 +179,18 @@ pub(super) struct Wedge {
 
 impl Wedge {
     /// A pod that was seen waiting.
-    pub(super) fn new(correlation_id: String, pod: PodName, since: Timestamp, due: Instant) -> Self {
+    pub(super) fn new(correlation_id: String, pod: Pod, since: Timestamp, due: Instant) -> Self {
         Self {
             correlation_id,
-            pod,
+            pod: pod.name,
+            uid: pod.uid,
+            controller: pod.controller,
             since,
             looked: None,
             due,
             stage: Stage::Watching,
             told: None,
+            announce_at: None,
             held_back: HashMap::new(),
             quiet_looks: 0,
             aborts: 0,
@@ -288,9 +298,27 @@ impl Wedge {
         matches!(&self.stage, Stage::Verifying(running) if now >= running.deadline)
     }
 
+    /// Whether the effect of this very act is waited for.
+    pub(super) fn follows(&self, id: ActId) -> bool {
+        matches!(&self.stage, Stage::Verifying(running) if running.id == id)
+    }
+
     /// Whether an act's effect is waited for.
     pub(super) fn is_verifying(&self) -> bool {
         matches!(self.stage, Stage::Verifying(_))
+    }
+
+    /// Whom all that is told of it is about.
+    pub(super) fn subject(&self) -> Subject {
+        Subject {
+            pod: self.pod.clone(),
+            uid: self.uid.clone(),
+            controller: self.controller.clone(),
+            ip: self.told_ip(),
+            verdict: self.told_verdict(),
+            correlation_id: self.correlation_id.clone(),
+            since: Some(self.since),
+        }
     }
 
     /// The verdict, as told last.
@@ -359,29 +387,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::domain::{Limits, NotWedged};
-    use crate::engine::{Mode, Namespaces};
-
-    fn options() -> EngineOptions {
-        EngineOptions {
-            node: "n1".parse().unwrap(),
-            own_namespace: "cilium-leak-healer".to_owned(),
-            mode: Mode::Heal,
-            remedies: RemedyKind::ALL.to_vec(),
-            namespaces: Namespaces::default(),
-            require_fence: true,
-            unknown_versions: false,
-            judge: crate::domain::judge,
-            limits: Limits::default(),
-            startup_quiet: Duration::ZERO,
-            confirm_gap: Duration::from_secs(2),
-            event_delay: Duration::from_secs(3),
-            verify_timeout: Duration::from_mins(1),
-            restart_timeout: Duration::from_mins(10),
-            restart_quiet: Duration::from_mins(5),
-            judge_timeout: Duration::from_mins(1),
-        }
-    }
+    use crate::domain::{NotWedged, judge};
+    use crate::engine::tests::options;
+    use crate::engine::tests::world::waiting_pod;
 
     fn clock() -> Timestamp {
         "2026-06-18T10:05:00Z".parse().unwrap()
@@ -421,7 +429,7 @@ mod tests {
     impl Machine {
         fn new() -> Self {
             let now = Instant::now();
-            Self { wedge: Wedge::new("id".to_owned(), PodName::new("a", "b").unwrap(), clock(), now), now }
+            Self { wedge: Wedge::new("id".to_owned(), waiting_pod(), clock(), now), now }
         }
 
         fn after(&mut self, seconds: u64) -> &mut Self {
@@ -431,19 +439,19 @@ mod tests {
 
         fn sees(&mut self, grounds: Grounds) -> Next {
             let judgement = finding(Verdict::ReservedHolder, grounds.remedy.clone(), None);
-            self.wedge.judged(self.now, clock(), &judgement, Some(grounds), &options())
+            self.wedge.judged(self.now, clock(), &judgement, Some(grounds), &options(judge))
         }
 
         fn refused(&mut self, verdict: Verdict, look_again: Option<Timestamp>) -> Duration {
             let judgement = finding(verdict, Remedy::None, look_again);
-            assert_eq!(self.wedge.judged(self.now, clock(), &judgement, None, &options()), Next::Wait);
+            assert_eq!(self.wedge.judged(self.now, clock(), &judgement, None, &options(judge)), Next::Wait);
             self.wedge.due - self.now
         }
 
         fn nothing(&mut self) -> Duration {
             let none = NotWedged { reason: String::new(), evidence: Vec::new() };
             let judgement = Judgement::NotWedged(none);
-            assert_eq!(self.wedge.judged(self.now, clock(), &judgement, None, &options()), Next::Wait);
+            assert_eq!(self.wedge.judged(self.now, clock(), &judgement, None, &options(judge)), Next::Wait);
             self.wedge.due - self.now
         }
     }

@@ -13,53 +13,35 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::telling::Heard;
 use super::world::{Faults, World, reserved};
+use super::{node, options};
 use crate::admin::Health;
-use crate::domain::{Judgement, Limits, NodeName, Observation, PodName, RemedyKind, judge};
-use crate::engine::{Book, Engine, EngineOptions, Judge, Mode, Namespaces};
+use crate::domain::{Judgement, Limits, Observation, PodName, RemedyKind, judge};
+use crate::engine::{Book, Channels, Engine, EngineOptions, Judge};
 use crate::kube::Protection;
 use crate::ledger::{BoundOptions, BucketOptions, Ledger};
 use crate::metrics::Metrics;
 
-pub(super) fn node() -> NodeName {
-    "n1".parse().unwrap()
-}
-
-pub(super) fn options(judge: Judge) -> EngineOptions {
-    EngineOptions {
-        node: node(),
-        own_namespace: "cilium-leak-healer".to_owned(),
-        mode: Mode::Heal,
-        remedies: vec![RemedyKind::DisconnectEndpoint, RemedyKind::DeletePod],
-        namespaces: Namespaces::default(),
-        require_fence: true,
-        unknown_versions: false,
-        judge,
-        limits: Limits::default(),
-        startup_quiet: Duration::from_secs(10),
-        confirm_gap: Duration::from_secs(2),
-        event_delay: Duration::from_secs(3),
-        verify_timeout: Duration::from_mins(1),
-        restart_timeout: Duration::from_mins(10),
-        restart_quiet: Duration::from_mins(5),
-        judge_timeout: Duration::from_mins(1),
-    }
-}
-
 /// One process, for as long as it lives; then it is gone in the middle of whatever it does.
 async fn process(world: &World, dir: &Path, judge: Judge, life: impl Future<Output = ()>) {
+    process_with(world, dir, options(judge), Heard::new(world).channels(), life).await;
+}
+
+/// The same with its settings, and heard.
+pub(super) async fn process_with(
+    world: &World,
+    dir: &Path,
+    options: EngineOptions,
+    channels: Channels,
+    life: impl Future<Output = ()>,
+) {
     let (_stop, stopped) = watch::channel(false);
     let (_found, protection) = watch::channel(Protection::Working);
     let health = Health::new(Duration::from_mins(3));
-    let book = Book::at(dir.to_owned(), node(), BoundOptions::default());
-    let engine = Engine::new(
-        options(judge),
-        world.clone(),
-        book,
-        protection,
-        health.clone(),
-        Arc::new(Metrics::new()),
-    );
+    let metrics = Arc::new(Metrics::new());
+    let book = Book::at(dir.to_owned(), node(), BoundOptions::default(), Arc::clone(&metrics));
+    let engine = Engine::new(options, world.clone(), book, protection, channels, health.clone(), metrics);
     tokio::select! {
         () = engine.run(stopped) => panic!("it ended by itself"),
         () = life => assert!(health.is_live(), "its loop is stuck"),
@@ -67,7 +49,7 @@ async fn process(world: &World, dir: &Path, judge: Judge, life: impl Future<Outp
 }
 
 /// Lets the world go on, a second at a time.
-async fn go_on(world: &World, time: Duration, mut each: impl FnMut(&World)) {
+pub(super) async fn go_on(world: &World, time: Duration, mut each: impl FnMut(&World)) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(1000 + world.random(7))).await;
@@ -77,7 +59,7 @@ async fn go_on(world: &World, time: Duration, mut each: impl FnMut(&World)) {
 }
 
 /// In memory where that can be had: a simulated day writes a ledger thousands of times.
-fn directory() -> TempDir {
+pub(super) fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

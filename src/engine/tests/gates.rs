@@ -5,7 +5,7 @@ use std::time::Duration;
 use rstest::rstest;
 use tokio::time::Instant;
 
-use super::days::options;
+use super::options;
 use crate::domain::{RemedyKind, judge};
 use crate::engine::gates::{By, Quiet, by_settings};
 use crate::engine::{EngineOptions, Mode, Namespaces};
@@ -53,6 +53,7 @@ fn each_word_is_one_of_the_metric() {
         By::Fence,
         By::OptOut,
         By::Paused,
+        By::HealFor,
         By::Version,
         By::Lease,
         By::Unreadable,

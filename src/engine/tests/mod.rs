@@ -3,4 +3,36 @@
 mod days;
 mod gates;
 mod settle;
-mod world;
+mod telling;
+pub(super) mod world;
+
+use std::time::Duration;
+
+use super::{EngineOptions, Judge, Mode, Namespaces};
+use crate::domain::{Limits, NodeName, RemedyKind};
+
+fn node() -> NodeName {
+    "n1".parse().unwrap()
+}
+
+pub(super) fn options(judge: Judge) -> EngineOptions {
+    EngineOptions {
+        node: node(),
+        own_namespace: "cilium-leak-healer".to_owned(),
+        mode: Mode::Heal,
+        remedies: vec![RemedyKind::DisconnectEndpoint, RemedyKind::DeletePod],
+        namespaces: Namespaces::default(),
+        require_fence: true,
+        heal_for: None,
+        unknown_versions: false,
+        judge,
+        limits: Limits::default(),
+        startup_quiet: Duration::from_secs(10),
+        confirm_gap: Duration::from_secs(2),
+        event_delay: Duration::from_secs(3),
+        verify_timeout: Duration::from_mins(1),
+        restart_timeout: Duration::from_mins(10),
+        restart_quiet: Duration::from_mins(5),
+        judge_timeout: Duration::from_mins(1),
+    }
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
-use super::days::{node, options};
 use super::world::waiting_pod;
+use super::{node, options};
 use crate::domain::{ActOutcome, Cause, Phase, Pod, RemedyKind, Verdict, judge};
 use crate::engine::settle::{HeldBy, Shows, settle};
 use crate::ledger::{Act, BoundOptions, Intent, Ledger};

@@ -97,7 +97,7 @@ fn start_of_time() -> Timestamp {
 }
 
 /// A pod of this node that waits for its sandbox.
-pub(super) fn waiting_pod() -> Pod {
+pub(in crate::engine) fn waiting_pod() -> Pod {
     Pod {
         name: "shop/waits".parse().unwrap(),
         uid: "waits".parse().unwrap(),
@@ -537,8 +537,10 @@ impl Parts for World {
 
     async fn namespace(&self, _: &str) -> Read<Option<NamespaceFacts>> {
         let paused = |state: &State| state.paused_since.map(|_| "by hand".to_owned());
-        self.read("GET namespaces", |state| Some(NamespaceFacts { opt_out: false, paused: paused(state) }))
-            .await
+        self.read("GET namespaces", |state| {
+            Some(NamespaceFacts { opt_out: false, paused: paused(state), created: Some(start_of_time()) })
+        })
+        .await
     }
 
     async fn acquire(&self, _: RemedyKind) -> Result<Held, NoLease> {
