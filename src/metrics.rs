@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use prometheus_client::encoding::text;
+use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,19 +15,32 @@ use prometheus_client::registry::Registry;
 
 use crate::domain::{ActOutcome, Finding, Judgement, RemedyKind, Verdict, Withheld};
 
+mod api;
 mod labels;
+#[cfg(test)]
+mod page;
+mod process;
 mod register;
+mod serving;
 
-pub use labels::{AGENT_OUTCOMES, AgentCall, ApiOutcome, ApiResource, ApiVerb, HELD_BACK, NoteOutcome};
+pub use api::{ApiOutcome, ApiResource, ApiVerb};
+pub use labels::{AGENT_OUTCOMES, AgentCall, HELD_BACK, NoteOutcome};
+use serving::Serving;
+pub use serving::{AuthOutcome, CHECKS, STREAM_TYPES};
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The content type of [`Metrics::encode_text`].
+pub const TEXT_CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
 
 /// The word for a pod without finding among the judgements.
 const NOT_WEDGED: &str = "not-wedged";
 
 /// Bounds of the durations, in seconds: the agent's waits end at 10 s, a client's time-out lies below.
 const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 2.5, 10.0];
+
+/// Bounds of the time to a heal, in seconds: two judgements take some 5 s, an act's effect at most 1 min.
+const HEAL_BUCKETS: [f64; 9] = [5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0];
 
 /// Where the breaker can stand.
 const BREAKER: [&str; 3] = ["closed", "open", "half-open"];
@@ -60,6 +73,7 @@ pub struct Metrics {
     judgements: Counters<One>,
     refusals: Counters<One>,
     acts: Counters<Two>,
+    heal_latency: Histogram,
     held_back: Counters<One>,
     budget_tokens: Family<One, Gauge>,
     breaker: Family<One, Gauge>,
@@ -73,6 +87,7 @@ pub struct Metrics {
     pods_watched: Gauge,
     malformed: Counters<One>,
     watch_restarts: Counter,
+    serving: Serving,
 }
 
 impl Default for Metrics {
@@ -85,12 +100,13 @@ impl Metrics {
     /// Makes and registers them, each label set at zero. Takes now as the start of the process.
     pub fn new() -> Self {
         let mut metrics = Self {
-            registry: Registry::with_prefix("cilium_leak_healer"),
+            registry: Registry::default(),
             wedges: Family::default(),
             oldest_wedge: Gauge::default(),
             judgements: Family::default(),
             refusals: Family::default(),
             acts: Family::default(),
+            heal_latency: Histogram::new(HEAL_BUCKETS),
             held_back: Family::default(),
             budget_tokens: Family::default(),
             breaker: Family::default(),
@@ -104,11 +120,10 @@ impl Metrics {
             pods_watched: Gauge::default(),
             malformed: Family::default(),
             watch_restarts: Counter::default(),
+            serving: Serving::default(),
         };
         metrics.start_at_zero();
-        metrics.register_findings();
-        metrics.register_requests();
-        metrics.register_process();
+        metrics.register();
         metrics
     }
 
@@ -143,6 +158,11 @@ impl Metrics {
     /// Counts a remedy that came to an end.
     pub fn acted(&self, kind: RemedyKind, outcome: ActOutcome) {
         self.acts.get_or_create(&[("remedy", kind.as_str()), ("outcome", outcome.as_str())]).inc();
+    }
+
+    /// Takes the time from the first sight of a waiting pod to its sandbox, where an act healed it.
+    pub fn healed_after(&self, took: Duration) {
+        self.heal_latency.observe(took.as_secs_f64());
     }
 
     /// Counts that an act could have followed and was held back, by a word of [`HELD_BACK`] or of a bound.
@@ -210,6 +230,13 @@ impl Metrics {
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.registry)?;
+        Ok(out)
+    }
+
+    /// All metrics in the text format of Prometheus, to be sent as [`TEXT_CONTENT_TYPE`].
+    pub fn encode_text(&self) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        prometheus_text::encode(&mut out, &self.registry)?;
         Ok(out)
     }
 }

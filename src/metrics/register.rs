@@ -1,15 +1,14 @@
 //! Names and help texts of the metrics, and the series that are there from the start.
 
 use std::hash::Hash;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::labels::act_pairs;
+use super::process::Process;
 use super::{AgentCall, ApiOutcome, ApiResource, ApiVerb, HELD_BACK, Metrics, NOT_WEDGED, NoteOutcome};
 use crate::domain::{RemedyKind, Verdict, Withheld};
 
@@ -59,10 +58,22 @@ impl Metrics {
         for mode in MODES {
             create(&self.mode, &[("mode", mode)]);
         }
+        self.serving.start_at_zero();
     }
 
-    pub(super) fn register_findings(&mut self) {
-        let r = &mut self.registry;
+    /// Registers all of them: the process's under the names of the ecosystem, the others under ours.
+    pub(super) fn register(&mut self) {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Process::starting_now()));
+        let own = registry.sub_registry_with_prefix("cilium_leak_healer");
+        self.register_findings(own);
+        self.register_requests(own);
+        self.serving.register(own);
+        self.register_process(own);
+        self.registry = registry;
+    }
+
+    fn register_findings(&self, r: &mut Registry) {
         r.register("wedges", "Pods of this node that are wedged now, by verdict", self.wedges.clone());
         r.register_with_unit(
             "oldest_wedge",
@@ -77,6 +88,12 @@ impl Metrics {
             self.refusals.clone(),
         );
         r.register("acts", "Remedies begun, by how they ended", self.acts.clone());
+        r.register_with_unit(
+            "heal_latency",
+            "Time from the first sight of a waiting pod to its sandbox, where an act healed it, in seconds",
+            Unit::Seconds,
+            self.heal_latency.clone(),
+        );
         r.register(
             "held_back",
             "Times that two judgements agreed on a remedy and it was held back, by what did so",
@@ -99,8 +116,7 @@ impl Metrics {
         );
     }
 
-    pub(super) fn register_requests(&mut self) {
-        let r = &mut self.registry;
+    fn register_requests(&self, r: &mut Registry) {
         r.register(
             "agent_requests",
             "Calls of the Cilium agent's API, by outcome",
@@ -140,24 +156,15 @@ impl Metrics {
         );
     }
 
-    pub(super) fn register_process(&mut self) {
-        let r = &mut self.registry;
+    fn register_process(&self, r: &mut Registry) {
         r.register("pods_watched", "Pods of this node that the watch knows", self.pods_watched.clone());
         r.register("mode", "1 for the mode that the program runs in, 0 for the other", self.mode.clone());
         r.register("build", "The build of the program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let start: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
-        start.set(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
-        r.register_with_unit(
-            "start_time",
-            "Start of the process, in seconds since 1970-01-01 UTC",
-            Unit::Seconds,
-            start,
-        );
     }
 }
 
 /// Makes the series of a label set, at zero.
-fn create<L, M, C>(family: &Family<L, M, C>, labels: &L)
+pub(super) fn create<L, M, C>(family: &Family<L, M, C>, labels: &L)
 where
     L: Clone + Hash + Eq + EncodeLabelSet,
     C: MetricConstructor<M>,
