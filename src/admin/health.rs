@@ -4,10 +4,13 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::stream::CheckState;
+use crate::text::one_line;
 
 /// A part of the process that readiness asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,15 @@ impl Check {
         }
     }
 
+    /// How it stands with this outcome.
+    pub fn state(self, outcome: &Result<(), String>) -> CheckState {
+        match outcome {
+            Ok(()) => CheckState::Ok,
+            Err(_) if self.only_degrades() => CheckState::Degraded,
+            Err(_) => CheckState::Failed,
+        }
+    }
+
     /// Whether the watchdog can watch and tell without it: then it is degraded, and ready all the same.
     fn only_degrades(self) -> bool {
         match self {
@@ -57,6 +69,21 @@ struct Inner {
     last_beat: AtomicU64,
     checks: Mutex<[Result<(), String>; Check::ALL.len()]>,
     shutting_down: AtomicBool,
+    listener: OnceLock<Listener>,
+}
+
+/// Hears of each check that comes out otherwise than before.
+struct Listener(Box<Hearing>);
+
+type Hearing = dyn Fn(Check, &Outcome) + Send + Sync;
+
+/// How a check came out; the error is the reason that people read.
+type Outcome = Result<(), String>;
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 /// The lines of a probe's listing, and whether all of them are well.
@@ -77,7 +104,17 @@ impl Health {
             last_beat: AtomicU64::new(0),
             checks: Mutex::new(std::array::from_fn(|_| Err("not yet".to_owned()))),
             shutting_down: AtomicBool::new(false),
+            listener: OnceLock::new(),
         }))
+    }
+
+    /// Tells each change of a check from now on, and how all of them stand now. The first listener stays.
+    pub fn listen(&self, listener: impl Fn(Check, &Result<(), String>) + Send + Sync + 'static) {
+        let listener = self.0.listener.get_or_init(|| Listener(Box::new(listener)));
+        let states = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (check, state) in Check::ALL.into_iter().zip(&states) {
+            (listener.0)(check, state);
+        }
     }
 
     /// Says that the loop has turned.
@@ -86,9 +123,20 @@ impl Health {
         self.0.last_beat.fetch_max(millis, Ordering::Relaxed);
     }
 
-    /// Sets a check; the error is the reason that people read.
-    pub fn set(&self, check: Check, state: Result<(), String>) {
-        self.0.checks.lock().unwrap_or_else(PoisonError::into_inner)[check as usize] = state;
+    /// Sets a check; the error is the reason that people read. Whether that is a change.
+    pub fn set(&self, check: Check, state: Result<(), String>) -> bool {
+        let told = state.clone();
+        {
+            let mut states = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner);
+            if states[check as usize] == state {
+                return false;
+            }
+            states[check as usize] = state;
+        }
+        if let Some(listener) = self.0.listener.get() {
+            (listener.0)(check, &told);
+        }
+        true
     }
 
     /// Not ready from now on: the process is about to end.
@@ -104,6 +152,12 @@ impl Health {
     /// Whether every check passes and no shutdown has begun.
     pub fn is_ready(&self) -> bool {
         self.readiness().passed
+    }
+
+    /// Each check by its word, and whether it is well.
+    pub(super) fn checks(&self) -> [(&'static str, bool); Check::ALL.len()] {
+        let states = self.0.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        Check::ALL.map(|check| (check.as_str(), states[check as usize].is_ok()))
     }
 
     fn since_beat(&self) -> Duration {
@@ -139,7 +193,7 @@ impl Report {
     fn of(checks: impl IntoIterator<Item = (&'static str, Result<(), String>, bool)>) -> Self {
         let mut report = Self { listing: String::new(), passed: true, degraded: false };
         for (name, state, only_degrades) in checks {
-            let Err(reason) = state.map_err(|reason| reason.replace(char::is_control, " ")) else {
+            let Err(reason) = state.map_err(|reason| one_line(&reason)) else {
                 // Writing to a String cannot fail.
                 let _ = writeln!(report.listing, "[+]{name} ok");
                 continue;

@@ -1,4 +1,4 @@
-//! The routes of the server: probes as the Kubernetes API server answers them, metrics, and an index.
+//! The routes of the server: probes as the Kubernetes API server answers them, metrics, an index, and the status page.
 //!
 //! Handlers only read what is shared with them and never wait.
 
@@ -6,21 +6,25 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
 use super::health::{Health, Report};
-use crate::metrics::{CONTENT_TYPE, Metrics};
+use super::page;
+use crate::metrics::{CONTENT_TYPE, Metrics, TEXT_CONTENT_TYPE};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const INDEX: &str = "\
 cilium-leak-healer
 
-/livez    whether the process works; ?verbose lists the checks
-/readyz   whether it has all it needs; ?verbose lists the checks
-/healthz  the same as /livez
-/metrics  metrics, as OpenMetrics text
+/           this; for a browser, the status page
+/v1/state   what is wedged, held back and done, as JSON
+/v1/events  the same as it happens, as server-sent events; ?format=ndjson
+/livez      whether the process works; ?verbose lists the checks
+/readyz     whether it has all it needs; ?verbose lists the checks
+/healthz    the same as /livez
+/metrics    metrics, as Prometheus text, or as OpenMetrics where asked for
 ";
 
 /// The routes. `GET` has `HEAD` with it; another method is answered with 405, another path with 404.
@@ -44,16 +48,24 @@ pub fn router(health: Health, metrics: Arc<Metrics>) -> Router {
                 probe("readyz", &health.readiness(), query.as_deref())
             }),
         )
-        .with_state(health);
-    let metrics = Router::new().route("/metrics", get(scrape)).with_state(metrics);
+        .with_state(health.clone());
+    let metrics = Router::new().route("/metrics", get(scrape)).with_state((health, metrics));
     Router::new()
-        .route("/", get(|| async { text(StatusCode::OK, INDEX) }))
+        .route("/", get(index))
         .merge(probes)
         .merge(metrics)
         .fallback(|| async { text(StatusCode::NOT_FOUND, "not found\n") })
         .method_not_allowed_fallback(|| async {
             text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n")
         })
+}
+
+/// The status page for a browser, the list of the pages for other clients.
+async fn index(headers: HeaderMap) -> Response {
+    if page::is_asked_for(&headers) {
+        return page::page();
+    }
+    ([(header::VARY, "accept")], text(StatusCode::OK, INDEX)).into_response()
 }
 
 /// `ok` for the short form, the listing for `?verbose`, for what is degraded, and for every failure (500, as the API
@@ -75,14 +87,35 @@ fn probe(name: &str, report: &Report, query: Option<&str>) -> Response {
     }
 }
 
-async fn scrape(State(metrics): State<Arc<Metrics>>) -> Response {
-    match metrics.encode() {
-        Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
+async fn scrape(State((health, metrics)): State<(Health, Arc<Metrics>)>, headers: HeaderMap) -> Response {
+    for (check, ok) in health.checks() {
+        metrics.set_check(check, ok);
+    }
+    let (content_type, body) = if accepts(&headers, "application/openmetrics-text") {
+        (CONTENT_TYPE, metrics.encode())
+    } else {
+        (TEXT_CONTENT_TYPE, metrics.encode_text())
+    };
+    match body {
+        Ok(body) => ([(header::CONTENT_TYPE, content_type)], body).into_response(),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("no metrics: {error}\n")),
     }
 }
 
-fn text(status: StatusCode, body: impl Into<String>) -> Response {
+/// Whether the client names that media type among those it takes. A wildcard names none, so it gets the form that every client
+/// reads.
+pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(media_type));
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        named && weight.is_none_or(|weight| weight.parse::<f32>().is_ok_and(|weight| weight > 0.0))
+    })
+}
+
+/// An answer in words.
+pub(super) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     // Nothing here is a page: no browser should guess otherwise.
     const HEADERS: [(HeaderName, &str); 2] =
         [(header::CONTENT_TYPE, TEXT), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];

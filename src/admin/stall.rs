@@ -10,24 +10,33 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use super::slots::Activity;
+
 /// The stream, with the timer of a write that waits.
 #[derive(Debug)]
 pub(super) struct StallGuard<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    activity: Activity,
 }
 
 impl<S> StallGuard<S> {
-    pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None }
+    /// `activity` is told when a write begins to wait, and when one goes on.
+    pub(super) fn new(stream: S, limit: Duration, activity: Activity) -> Self {
+        Self { stream, limit, waiting: None, activity }
     }
 
     /// Passes on what a write came to; of one that waits, starts or asks the timer.
     fn guard<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.waiting = None;
+            if self.waiting.take().is_some() {
+                self.activity.stalled(false);
+            }
             return polled;
+        }
+        if self.waiting.is_none() {
+            self.activity.stalled(true);
         }
         let limit = self.limit;
         ready!(self.waiting.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx));
