@@ -14,3 +14,5 @@ pub mod metrics;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod snapshot;
+pub mod stream;
+mod text;

@@ -3,8 +3,12 @@
 use std::io::{IsTerminal, stderr};
 
 use clap::{Args, ValueEnum};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, Registry, fmt, reload};
+
+use crate::admin::LogFilter;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Log")]
@@ -39,19 +43,42 @@ fn filter(text: &str) -> Result<String, String> {
     parsed.map(|_| text.to_owned()).map_err(|error| format!("{text:?} is no log filter: {error}"))
 }
 
+/// The filter with what is always quiet; more of that is heard only where the text names it.
+fn parsed(text: &str) -> Result<EnvFilter, ParseError> {
+    format!("{QUIET},{text}").parse()
+}
+
 impl LogArgs {
-    /// Begins to log. Without effect when a log is there already.
-    pub(super) fn init(&self) -> anyhow::Result<()> {
-        let filter: EnvFilter = format!("{QUIET},{}", self.log_level).parse()?;
-        let builder =
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
-        let started = match self.log_format {
+    /// Begins to log; the filter can be changed later. Without effect when a log is there already.
+    pub(super) fn init(&self) -> anyhow::Result<LogHandle> {
+        let (filter, handle) = reload::Layer::new(parsed(&self.log_level)?);
+        let lines = fmt::layer().with_writer(stderr).with_target(false);
+        let lines = match self.log_format {
             LogFormat::Text => {
-                builder.with_ansi(stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()).try_init()
+                lines.with_ansi(stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()).boxed()
             }
-            LogFormat::Json => builder.json().flatten_event(true).try_init(),
+            LogFormat::Json => lines.json().flatten_event(true).boxed(),
         };
-        drop(started);
-        Ok(())
+        drop(tracing_subscriber::registry().with(filter).with(lines).try_init());
+        Ok(LogHandle(handle))
+    }
+
+    /// The filter of the start.
+    pub(super) fn level(&self) -> &str {
+        &self.log_level
+    }
+}
+
+/// Changes the filter of the log.
+pub(super) struct LogHandle(reload::Handle<EnvFilter, Registry>);
+
+impl LogFilter for LogHandle {
+    fn check(&self, text: &str) -> Result<(), String> {
+        filter(text).map(drop)
+    }
+
+    fn set(&self, text: &str) -> Result<(), String> {
+        let filter = parsed(text).map_err(|error| format!("{text:?} is no log filter: {error}"))?;
+        self.0.reload(filter).map_err(|error| format!("the log cannot be changed: {error}"))
     }
 }

@@ -10,6 +10,7 @@ mod connection;
 mod demo;
 mod doctor;
 mod duration;
+mod events;
 mod explain;
 mod ledger;
 mod log;
@@ -39,6 +40,8 @@ enum Verb {
     Explain(Box<explain::ExplainArgs>),
     /// Look at rights, versions, agents and the watchdog: what works, what is missing, how to mend it. Read-only.
     Doctor(Box<doctor::DoctorArgs>),
+    /// Follow what the watchdogs of all nodes tell, merged by time. Read-only.
+    Events(Box<events::EventsArgs>),
     /// Show what the watchdog of this node meant, did and refused, and what it may still do. Read-only.
     Ledger(ledger::LedgerArgs),
     /// Show a leak being healed on a simulated cluster; needs nothing but this program.
@@ -97,6 +100,7 @@ impl Cli {
                         return Ok(ExitCode::FAILURE);
                     }
                 }
+                Verb::Events(args) => return events::events(*args).await,
                 Verb::Ledger(args) => ledger::ledger(&args)?,
                 #[cfg(feature = "sim")]
                 Verb::Demo(args) => demo::demo(args).await?,

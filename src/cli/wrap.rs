@@ -2,17 +2,14 @@
 //!
 //! Must not know: what the text is about.
 
+use crate::text::one_line;
+
 /// The width of all texts that people read.
 pub(super) const WIDTH: usize = 100;
 
 /// Takes out what a terminal would act on: what a cluster says is shown, never obeyed.
 pub(super) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || is_invisible(c) { ' ' } else { c }).collect()
-}
-
-/// Characters that turn the writing direction around or show nothing.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    one_line(text)
 }
 
 /// Where a word begins that does not fit behind the indent: an id that is broken cannot be copied.

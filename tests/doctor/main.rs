@@ -19,25 +19,10 @@ use cilium_leak_healer::sim::{
 use serde_json::{Value, json};
 
 use cluster::{Lab, NODE};
-use daemon::run_to_end;
-
-struct Said {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
+use daemon::{Said, said};
 
 async fn doctor(lab: &Lab, args: &[&str]) -> Said {
-    let kubeconfig = lab.kubeconfig();
-    let all: Vec<&str> = ["doctor", "--kubeconfig", &kubeconfig, "--api-timeout", "3s"]
-        .into_iter()
-        .chain(args.iter().copied())
-        .collect();
-    let output = run_to_end(&all, &[]).await;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = Said { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) };
-    assert!(!said.err.contains("panicked"), "{}", said.err);
-    said
+    said("doctor", &lab.kubeconfig(), &[&["--api-timeout", "3s"], args].concat()).await
 }
 
 impl Said {

@@ -106,6 +106,7 @@ fn rights(cluster: &Cluster) -> Vec<Line> {
         (Purpose::Observe, "rights for observe"),
         (Purpose::Heal, "rights for heal"),
         (Purpose::RestartAgent, "rights for restart"),
+        (Purpose::Auth, "rights for auth"),
         (Purpose::Scan, "rights for scan"),
         (Purpose::Excess, "excess rights"),
     ];
@@ -166,7 +167,8 @@ fn rights_for(cluster: &Cluster, purpose: Purpose, check: &'static str) -> Line 
         (Purpose::Heal, true) => warn(check, seen, format!("Only for the mode heal: {HEAL}")),
         (Purpose::RestartAgent, true) if heals => fail(check, seen, RESTART),
         (Purpose::RestartAgent, true) => warn(check, seen, format!("Only for the mode heal: {RESTART}")),
-        (Purpose::Heal | Purpose::RestartAgent, false) => {
+        (Purpose::Auth, true) => fail(check, seen, "kubectl apply -f rbac/auth.yaml"),
+        (Purpose::Heal | Purpose::RestartAgent | Purpose::Auth, false) => {
             warn(check, seen, "Nothing, unless the watchdog runs as this user: scan and explain never write.")
         }
         (Purpose::Scan, _) => warn(

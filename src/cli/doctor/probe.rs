@@ -77,7 +77,7 @@ impl Probe {
         Cluster {
             version,
             account: self.account.as_ref().map(|(namespace, name)| format!("{namespace}/{name}")),
-            rights: self.rights(places, restarts).await,
+            rights: self.rights(places, installed).await,
             served: self.served().await,
             nodes: self.nodes().await,
             told: self.told(&agents).await,
@@ -93,15 +93,22 @@ impl Probe {
         }
     }
 
-    async fn rights(&self, places: Places<'_>, restarts: bool) -> Vec<(Right, Seen<bool>)> {
+    async fn rights(&self, places: Places<'_>, installed: Option<&Watchdog>) -> Vec<(Right, Seen<bool>)> {
         let named = self.account.is_some();
         let mut answers = Vec::new();
-        for purpose in
-            [Purpose::Observe, Purpose::Heal, Purpose::RestartAgent, Purpose::Scan, Purpose::Excess]
-        {
+        let purposes = [
+            Purpose::Observe,
+            Purpose::Heal,
+            Purpose::RestartAgent,
+            Purpose::Auth,
+            Purpose::Scan,
+            Purpose::Excess,
+        ];
+        for purpose in purposes {
             let asked = match purpose {
                 Purpose::Observe | Purpose::Heal => true,
-                Purpose::RestartAgent => restarts,
+                Purpose::RestartAgent => installed.is_some_and(|it| it.uses("restart-agent")),
+                Purpose::Auth => installed.is_some_and(|it| it.reviews_tokens),
                 // Scan is for people, who may have whatever they have.
                 Purpose::Scan => !named,
                 Purpose::Excess => named,
@@ -237,6 +244,7 @@ impl Probe {
                 all.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect()
             }),
             delete_in_flight: setting(set, "--delete-in-flight").and_then(|count| count.parse().ok()),
+            reviews_tokens: setting(set, "--auth").as_deref() == Some("token"),
             account: set
                 .spec
                 .template

@@ -8,7 +8,9 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 
-use crate::kube::{AccessWish, UNWANTED, WANTED_HEAL, WANTED_RESTART, wanted_leases};
+use crate::kube::{
+    AccessWish, UNWANTED, WANTED_AUTH, WANTED_EVENTS, WANTED_HEAL, WANTED_RESTART, wanted_leases,
+};
 
 /// A value, or in words why nobody knows it.
 pub(super) type Seen<T> = Result<T, String>;
@@ -22,6 +24,8 @@ pub(super) enum Purpose {
     Heal,
     /// The remedy restart-agent, besides.
     RestartAgent,
+    /// `--auth=token`, besides.
+    Auth,
     /// A person's `scan` and `explain`, besides.
     Scan,
     /// No watchdog may have it.
@@ -60,7 +64,7 @@ const SCAN: [AccessWish; 4] = [
 /// The rights for a purpose; a test holds those of the watchdog to what `rbac/` grants.
 pub(super) fn rights(purpose: Purpose, places: Places<'_>) -> Vec<AccessWish> {
     match purpose {
-        Purpose::Observe => OBSERVE.to_vec(),
+        Purpose::Observe => OBSERVE.into_iter().chain(WANTED_EVENTS).collect(),
         Purpose::Heal => {
             let mut wishes = WANTED_HEAL.to_vec();
             wishes.extend(wanted_leases(places.own, places.delete_leases));
@@ -74,6 +78,7 @@ pub(super) fn rights(purpose: Purpose, places: Places<'_>) -> Vec<AccessWish> {
             wishes.extend(wanted_leases(places.own, places.restart_leases));
             wishes
         }
+        Purpose::Auth => WANTED_AUTH.to_vec(),
         Purpose::Scan => SCAN.to_vec(),
         Purpose::Excess => UNWANTED.to_vec(),
     }
@@ -123,6 +128,8 @@ pub(super) struct Watchdog {
     pub(super) remedies: Option<Vec<String>>,
     /// As it is set; `None`: the default.
     pub(super) delete_in_flight: Option<u32>,
+    /// Whether it has bearer tokens reviewed.
+    pub(super) reviews_tokens: bool,
     /// Its service account.
     pub(super) account: Option<String>,
 }
@@ -238,6 +245,11 @@ mod tests {
                 None => String::new(),
             };
             for rule in document["rules"].as_array().into_iter().flatten() {
+                // The role for people, which nobody is bound to.
+                if document["metadata"]["name"] == "cilium-leak-healer-view" {
+                    assert!(rule.get("resources").is_none(), "{rule}");
+                    continue;
+                }
                 let fields: BTreeSet<&str> = rule.as_object().unwrap().keys().map(String::as_str).collect();
                 let known = ["apiGroups", "resourceNames", "resources", "verbs"];
                 assert!(fields.iter().all(|field| known.contains(field)), "{fields:?}");
@@ -274,6 +286,7 @@ mod tests {
             (Purpose::Observe, include_str!("../../../rbac/observe.yaml")),
             (Purpose::Heal, include_str!("../../../rbac/heal.yaml")),
             (Purpose::RestartAgent, include_str!("../../../rbac/restart-agent.yaml")),
+            (Purpose::Auth, include_str!("../../../rbac/auth.yaml")),
         ] {
             let needed = rights(purpose, places).iter().map(ToString::to_string).collect();
             assert_eq!(granted(manifests), needed, "{purpose:?}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::JUDGE_TIMEOUT;
+use crate::admin::Auth;
 use crate::cli::connection::ConnectionArgs;
 use crate::cli::duration;
 use crate::cli::log::LogArgs;
@@ -33,9 +34,24 @@ pub(in crate::cli) struct RunArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [RemedyArg::DisconnectEndpoint, RemedyArg::DeletePod], env = "CILIUM_LEAK_HEALER_REMEDIES")]
     pub(super) remedies: Vec<RemedyArg>,
 
-    /// Address of the HTTP server: /livez, /readyz, /healthz, /metrics. Port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9965", env = "CILIUM_LEAK_HEALER_LISTEN")]
-    pub(super) listen: SocketAddr,
+    /// Addresses of the HTTP server, separated by commas: /livez, /readyz, /healthz, /metrics, /v1/events, /v1/state. Port 0 takes a free one.
+    #[arg(
+        long,
+        value_name = "ADDRESSES",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:9965",
+        env = "CILIUM_LEAK_HEALER_LISTEN"
+    )]
+    pub(super) listen: Vec<SocketAddr>,
+
+    /// What is asked of clients of /v1 that do not come over loopback: nothing, or a bearer token whose user may `get` the
+    /// path by RBAC (rbac/auth.yaml). Without this flag they are turned away.
+    #[arg(long, value_enum, env = "CILIUM_LEAK_HEALER_AUTH")]
+    pub(super) auth: Option<AuthArg>,
+
+    /// Streams of /v1/events that may be open at one time; a further one gets 503.
+    #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = stream_clients, env = "CILIUM_LEAK_HEALER_STREAM_CLIENTS")]
+    pub(super) stream_clients: usize,
 
     #[command(flatten)]
     pub(super) safety: SafetyArgs,
@@ -72,6 +88,12 @@ pub(super) enum RemedyArg {
     RestartAgent,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum AuthArg {
+    None,
+    Token,
+}
+
 /// A word for yes or no after the flag: `--require-fence=false`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Safety")]
@@ -98,6 +120,10 @@ pub(super) struct SafetyArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, env = "CILIUM_LEAK_HEALER_REQUIRE_FENCE")]
     pub(super) require_fence: bool,
 
+    /// Heal only this long after the namespace of --own-namespace was made; after that, observe. For test installations.
+    #[arg(long, value_name = "DURATION", value_parser = duration::positive, env = "CILIUM_LEAK_HEALER_HEAL_FOR")]
+    pub(super) heal_for: Option<Duration>,
+
     /// Act on versions and IPAM modes of Cilium that this program does not know, too.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set, env = "CILIUM_LEAK_HEALER_ALLOW_UNKNOWN_CILIUM")]
     pub(super) allow_unknown_cilium: bool,
@@ -115,6 +141,12 @@ pub(super) struct SafetyArgs {
     /// Never act for pods of these namespaces, separated by commas. Wins over the other list.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace, env = "CILIUM_LEAK_HEALER_NAMESPACE_DENY")]
     pub(super) namespace_deny: Vec<String>,
+}
+
+/// Each stream costs a connection and up to its socket buffers: a watchdog is no message broker.
+fn stream_clients(text: &str) -> Result<usize, String> {
+    let count: usize = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if count > 256 { Err(format!("{count} is more than 256")) } else { Ok(count) }
 }
 
 /// The name of a namespace; blanks around it do not count.
@@ -321,6 +353,14 @@ impl RemedyArg {
 }
 
 impl RunArgs {
+    pub(super) fn auth(&self) -> Auth {
+        match self.auth {
+            None => Auth::Off,
+            Some(AuthArg::None) => Auth::None,
+            Some(AuthArg::Token) => Auth::Token,
+        }
+    }
+
     pub(super) fn engine_options(&self) -> EngineOptions {
         EngineOptions {
             node: self.node_name.clone(),
@@ -335,6 +375,7 @@ impl RunArgs {
                 deny: self.safety.namespace_deny.clone(),
             },
             require_fence: self.safety.require_fence,
+            heal_for: self.safety.heal_for,
             unknown_versions: self.safety.allow_unknown_cilium,
             judge,
             limits: self.limits.limits(),
@@ -375,6 +416,20 @@ mod tests {
         let only = Only::parse_from(["run", "--node-name", "n1"]);
         assert_eq!(only.run.limits.limits(), Limits::default());
         assert_eq!(only.run.bounds.options(), BoundOptions::default());
+    }
+
+    #[test]
+    fn several_addresses_are_listened_on() {
+        let listen = |args: &[&str]| {
+            let args = ["run", "--node-name", "n1"].iter().chain(args);
+            Only::parse_from(args).run.listen.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(listen(&[]), ["127.0.0.1:9965"]);
+        assert_eq!(listen(&["--listen", "127.0.0.1:1,[::1]:2"]), ["127.0.0.1:1", "[::1]:2"]);
+        assert_eq!(
+            listen(&["--listen", "127.0.0.1:1", "--listen", "10.0.0.5:2"]),
+            ["127.0.0.1:1", "10.0.0.5:2"]
+        );
     }
 
     #[test]

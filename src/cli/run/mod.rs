@@ -1,7 +1,9 @@
 //! `run`: the DaemonSet's verb. Wires the parts of one node together and ends them in order.
 
+mod access;
 mod args;
 mod protection;
+mod tell;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +16,9 @@ use tokio::task::JoinHandle;
 pub(super) use args::RunArgs;
 pub(super) use protection::{RESTART_LEASE, delete_leases};
 
-use crate::admin::{Check, Health, Server, router};
+use crate::admin::{Check, Health, Server, ServerLimits, guard, log_level, router, stream_router};
 use crate::cilium::{AgentClient, AgentOptions};
-use crate::domain::NodeName;
-use crate::engine::{Book, Engine, Guard, Listeners, Live};
+use crate::engine::{Book, Channels, Engine, Guard, Listeners, Live};
 use crate::kube::{PodStore, Protection, Reader, Recorder, connect, watch_pods};
 use crate::metrics::Metrics;
 use protection::{LeaseNames, Questions};
@@ -27,33 +28,45 @@ const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The loop counts as stuck after this long without a turn; one judgement is bounded far below.
 const STUCK_AFTER: Duration = Duration::from_mins(3);
 const JUDGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Connections that streams cannot take.
+const PROBES: usize = 48;
+/// What may still be written to the cluster when all else has ended.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// Runs until SIGTERM or SIGINT. A second signal ends it at once.
 pub(super) async fn run(args: RunArgs) -> Result<()> {
-    args.log.init()?;
+    let log = args.log.init()?;
     let mut stop = Stop::listen().context("signals cannot be handled")?;
     let metrics = Arc::new(Metrics::new());
     let health = Health::new(STUCK_AFTER);
+    let engine_options = args.engine_options();
+    let hub = tell::hub(&engine_options, &metrics);
+    tell::checks(&health, &hub, &args.node_name);
 
     // Served before anything that may block, so that a probe finds out what is missing.
-    let (server, address) = Server::bind(args.listen).await?;
-    tracing::info!(%address, mode = args.engine_options().mode.as_str(), node = %args.node_name, version = env!("CARGO_PKG_VERSION"), "serving");
+    let (server, addresses) = Server::bind(&args.listen)?;
+    tell::serving(&addresses, &engine_options);
     // The engine is stopped first: probes can hear of it as long as an act is in hand.
     let (stopping, stopped) = watch::channel(false);
     let (closing, closed) = watch::channel(false);
-    let serving = tokio::spawn(server.serve(router(health.clone(), Arc::clone(&metrics)), until(closed)));
+    let (access, reviews) = access::access(args.auth(), &addresses, Arc::clone(&metrics));
+    let streams = stream_router(hub.clone(), Arc::clone(&metrics), args.stream_clients);
+    let private = streams.merge(log_level(log, args.log.level()));
+    let pages = router(health.clone(), Arc::clone(&metrics)).merge(guard(private, access));
+    let connections = PROBES + args.stream_clients;
+    let server = server.with_limits(ServerLimits { connections, ..ServerLimits::default() });
+    let serving = tokio::spawn(server.serve(pages, until(closed)));
 
     let options = args.connection.options();
     let (client, opened) = connect(&options, &metrics).await?;
     let store = PodStore::default();
-    let reporter = WatchReport::new(health.clone(), args.node_name.clone());
     let mut watching = tokio::spawn(watch_pods(
         client.clone(),
         opened,
         args.watch_options(options.timeout),
         store.clone(),
         Arc::clone(&metrics),
-        move |state| reporter.hear(state),
+        tell::watch(health.clone(), args.node_name.clone()),
     ));
 
     let agent = AgentOptions {
@@ -61,8 +74,8 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
         timeout: args.agent.agent_timeout,
         lookup_interval: LOOKUP_INTERVAL,
     };
-    let engine_options = args.engine_options();
     let reader = Arc::new(Reader::new(client.clone(), options.timeout, store.clone()));
+    reviews.begin(&reader, options.timeout);
     let names = LeaseNames::of(&args);
     let leases = names.leases(&reader, &engine_options);
     let agent = AgentClient::new(agent, Arc::clone(&metrics));
@@ -89,8 +102,10 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
             tokio::time::sleep(guard.heard(found)).await;
         }
     });
-    let book = Book::at(args.safety.state_dir.clone(), args.node_name.clone(), args.bounds.options());
-    let engine = Engine::new(engine_options, live, book, protection, health.clone(), metrics);
+    let (dir, bounds) = (args.safety.state_dir.clone(), args.bounds.options());
+    let book = Book::at(dir, args.node_name.clone(), bounds, Arc::clone(&metrics));
+    let channels = Channels { hub: hub.clone(), notes: tell::notes(&recorder) };
+    let engine = Engine::new(engine_options, live, book, protection, channels, health.clone(), metrics);
     let mut engine = tokio::spawn(engine.run(stopped));
 
     tokio::select! {
@@ -111,12 +126,24 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
         }
         () = stop.next() => tracing::warn!("second signal: ending at once"),
     }
-    engine.abort();
-    watching.abort();
-    protecting.abort();
+    end([engine, watching, protecting]).await;
+    tell::stopping(&hub, &args.node_name);
     closing.send_replace(true);
+    if let Some(recorder) = Arc::into_inner(recorder) {
+        recorder.finish(LAST_EVENTS).await;
+    }
     drop(tokio::time::timeout(Duration::from_secs(3), serving).await);
     Ok(())
+}
+
+/// Ends those that still run: whoever may write Events is gone after this.
+async fn end(tasks: [JoinHandle<()>; 3]) {
+    for task in tasks {
+        if !task.is_finished() {
+            task.abort();
+            drop(task.await);
+        }
+    }
 }
 
 async fn until(mut stopped: watch::Receiver<bool>) {
@@ -139,35 +166,5 @@ impl Stop {
             _ = self.term.recv() => {}
             _ = self.int.recv() => {}
         }
-    }
-}
-
-/// Hears whether the watch works, tells readiness, and logs each change.
-struct WatchReport {
-    health: Health,
-    node: NodeName,
-    last: std::sync::Mutex<Option<Result<(), String>>>,
-}
-
-impl WatchReport {
-    fn new(health: Health, node: NodeName) -> Self {
-        Self { health, node, last: std::sync::Mutex::default() }
-    }
-
-    fn hear(&self, state: Result<(), String>) {
-        self.health.set(Check::PodWatch, state.clone());
-        let Ok(mut last) = self.last.lock() else {
-            return;
-        };
-        if last.as_ref() == Some(&state) {
-            return;
-        }
-        match &state {
-            Ok(()) => tracing::info!(node = %self.node, "watching the pods of this node"),
-            Err(why) => {
-                tracing::warn!(node = %self.node, reason = why, "the watch on pods does not work; it is tried again");
-            }
-        }
-        *last = Some(state);
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::RunArgs;
 use crate::domain::{NodeName, RemedyKind};
-use crate::engine::{EngineOptions, Mode};
+use crate::engine::{EngineOptions, Mode, NoteReason};
 use crate::kube::{
-    AccessWish, Leases, Note, NoteType, Protection, Reader, Recorder, UNWANTED, WANTED_HEAL, WANTED_RESTART,
-    node_reference, self_test, wanted_leases,
+    AccessWish, Leases, Note, Protection, Reader, Recorder, UNWANTED, WANTED_EVENTS, WANTED_HEAL,
+    WANTED_RESTART, node_reference, self_test, wanted_leases,
 };
 
 /// How long the Lease of a pod in deletion is valid: longer than an act with its verification.
@@ -65,8 +65,11 @@ impl Questions {
         let uses = |remedy: RemedyKind| options.remedies.contains(&remedy);
         let deletes = uses(RemedyKind::DeletePod) || uses(RemedyKind::RestartAgent);
         let delete_pods = AccessWish::new("delete", "", "pods");
-        let mut wanted: Vec<AccessWish> =
-            WANTED_HEAL.into_iter().filter(|wish| deletes || *wish != delete_pods).collect();
+        let mut wanted: Vec<AccessWish> = WANTED_HEAL
+            .into_iter()
+            .chain(WANTED_EVENTS)
+            .filter(|wish| deletes || *wish != delete_pods)
+            .collect();
         let mut unwanted = UNWANTED.to_vec();
         if !deletes {
             unwanted.push(delete_pods);
@@ -103,10 +106,11 @@ pub(super) fn event(recorder: Arc<Recorder>, options: &EngineOptions) -> impl Fn
             return;
         };
         let what = if required { "nothing is healed until it is mended" } else { "it heals all the same" };
+        let row = NoteReason::FenceMissing.row();
         recorder.publish(Note {
-            type_: NoteType::Warning,
-            reason: "FenceMissing",
-            action: "SelfTest",
+            type_: row.type_,
+            reason: row.word,
+            action: row.action,
             regarding: node_reference(&node),
             related: None,
             note: format!("cilium-leak-healer on {node}: {what} ({})", why.join("; ")),
