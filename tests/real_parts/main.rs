@@ -12,8 +12,11 @@
 )]
 #![allow(unreachable_pub, reason = "nothing outside uses a test")]
 
+mod access;
 mod fence;
 mod harness;
+mod helm;
+mod installs;
 mod manifests;
 mod outages;
 mod parity;
@@ -25,3 +28,4 @@ mod rights;
 mod safety;
 mod scan;
 mod stale;
+mod telling;

@@ -5,7 +5,7 @@ use crate::harness::{Node, Rights, dry_run};
 #[tokio::test]
 async fn the_api_server_accepts_every_manifest_and_knows_each_field() {
     let node = Node::new().await;
-    for file in Rights::RestartAgent.manifests().iter().chain(&["deploy/daemonset.yaml"]) {
+    for file in Rights::RestartAgent.manifests().iter().chain(&["rbac/auth.yaml", "deploy/daemonset.yaml"]) {
         dry_run(&node.client, file).await;
     }
 }

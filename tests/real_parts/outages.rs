@@ -1,6 +1,6 @@
 //! The agent and the API server go away and come back; the daemon stays.
 
-use crate::harness::{ApiServer, Node};
+use crate::harness::{ApiServer, Daemon, Node};
 
 #[tokio::test]
 async fn the_agent_restarts() {
@@ -41,6 +41,11 @@ async fn the_api_server_restarts() {
     assert!(told.contains("[-]pod-watch failed") && told.contains("[+]agent ok"), "{told}");
     server.launch();
     daemon.ready().await;
+    heals_after_an_outage(&node, daemon).await;
+}
+
+/// A leak is healed once all is back, and the daemon ends well.
+pub async fn heals_after_an_outage(node: &Node, daemon: Daemon) {
     let ip = node.ip(50);
     node.leak("gone", ip).await;
     let (pod, _) = node.waiting_pod("waits", ip).await;

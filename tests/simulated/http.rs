@@ -17,11 +17,29 @@ pub(crate) async fn all_pages_of_a_healthy_daemon() {
         assert!(verbose.body.starts_with("[+]") && verbose.body.ends_with(&last), "{verbose:?}");
     }
     let metrics = daemon.get("/metrics").await;
-    assert!(metrics.head.contains("content-type: application/openmetrics-text"), "{metrics:?}");
-    assert!(metrics.body.ends_with("# EOF\n"));
-    let other =
-        metrics.body.lines().find(|line| !line.starts_with("# ") && !line.starts_with("cilium_leak_healer_"));
-    assert_eq!(other, None);
+    assert!(metrics.head.contains("content-type: text/plain; version=0.0.4"), "{metrics:?}");
+    let others = metrics
+        .body
+        .lines()
+        .filter(|line| !line.starts_with("# ") && !line.starts_with("cilium_leak_healer_"));
+    let others: Vec<&str> = others.filter_map(|line| line.split(' ').next()).collect();
+    // Names that every exporter has; nothing else may be without the prefix.
+    assert_eq!(
+        others,
+        [
+            "process_start_time_seconds",
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_virtual_memory_bytes",
+            "process_open_fds",
+            "process_max_fds",
+            "process_threads",
+        ]
+    );
+    for check in ["pod-watch", "agent", "ledger", "fence"] {
+        let series = format!("cilium_leak_healer_check_ok{{check=\"{check}\"}} 1\n");
+        assert!(metrics.body.contains(&series), "{check}: {}", metrics.body);
+    }
     assert_eq!(daemon.get("/nothing").await.status, 404);
     daemon.stop().await;
 }

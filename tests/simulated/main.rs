@@ -10,6 +10,7 @@
 )]
 #![allow(missing_docs, unreachable_pub, reason = "nothing outside uses a test")]
 
+mod access;
 mod agent_faults;
 mod api_faults;
 mod bounds;
@@ -30,6 +31,8 @@ mod restart_agent;
 mod scene;
 mod shutdown;
 mod stale;
+mod stream;
+mod telling;
 mod together;
 
 /// The scenarios by module. One that is not listed is dead code, and the lints say so.
@@ -89,8 +92,10 @@ contents! {
         an_account_that_may_delete_pods_and_need_not_has_a_right_too_many,
         a_token_of_another_node_counts_as_no_protection,
         a_token_that_names_no_node_counts_as_no_protection,
+        the_simulated_rights_are_those_of_the_manifests,
     }
     people {
+        healing_ends_with_its_time,
         a_pause_stops_all_acts_is_told_once_and_its_end_resumes,
         a_label_on_the_pod_opts_it_out,
         a_label_on_its_namespace_opts_a_pod_out,
@@ -185,6 +190,25 @@ contents! {
         sigterm_while_a_disconnect_hangs_abandons_it_and_says_so,
         sigterm_lets_a_disconnect_in_hand_end,
         a_second_sigterm_ends_it_at_once,
+    }
+    stream {
+        a_heal_is_streamed_as_it_happens_and_the_stream_ends_with_the_daemon,
+        what_is_kept_can_be_read_and_narrowed,
+        a_reader_that_comes_back_to_another_process_is_told_of_the_gap,
+        a_thousand_clients_get_their_places_or_are_sent_away,
+    }
+    telling {
+        a_heal_is_told_on_the_pod_its_controller_and_the_node,
+        a_refusal_is_told_once_and_names_the_owner,
+        each_line_that_the_documentation_quotes_is_logged,
+    }
+    access {
+        over_loopback_all_is_open,
+        elsewhere_a_page_is_closed_unless_the_flag_says_otherwise,
+        with_auth_none_elsewhere_reads_and_changes_nothing,
+        a_token_reads_what_its_user_may_read,
+        while_the_api_server_cannot_be_asked_no_token_reads,
+        the_log_level_changes_and_goes_back,
     }
     http {
         all_pages_of_a_healthy_daemon,

@@ -44,6 +44,15 @@ async fn left_alone(scene: &Scene, daemon: Daemon, by: &str, text: &str) {
     daemon.stop().await;
 }
 
+pub(crate) async fn healing_ends_with_its_time() {
+    let scene = Scene::new().await;
+    let daemon = scene.daemon("heal", &["--heal-for", "1s"]).await;
+    scene.wedge();
+    left_alone(&scene, daemon, "heal-for", "--heal-for=1s is over: it only tells").await;
+    let daemon = scene.daemon("heal", &["--heal-for", "1h"]).await;
+    healed(&scene, daemon).await;
+}
+
 pub(crate) async fn a_pause_stops_all_acts_is_told_once_and_its_end_resumes() {
     let scene = Scene::new().await;
     let pause = |value: Value| {

@@ -1,9 +1,12 @@
 //! Without a working fence, or with rights that are not as they should be, nothing is done; and everybody is told.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use cilium_leak_healer::sim::{ApiOptions, Attributes, EVENTS, Fault, NodeOptions, PODS, WorkloadKind};
+use cilium_leak_healer::sim::{
+    ApiOptions, Attributes, EVENTS, Fault, NodeOptions, PODS, WATCHDOG_RIGHTS, WorkloadKind,
+};
 use serde_json::Value;
 
 use crate::daemon::Daemon;
@@ -201,4 +204,42 @@ pub(crate) async fn a_token_that_names_no_node_counts_as_no_protection() {
     says(&self_test(&daemon, "self-test failed").await, "names no node");
     nothing_follows(&scene, &daemon, "names no node").await;
     daemon.stop().await;
+}
+
+/// What a role of `rbac/` gives: verb, group, resource, namespace, name.
+fn rights_of(role: &Value) -> Vec<[String; 5]> {
+    let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default();
+    let mut rights = Vec::new();
+    // The role for people has paths alone; nobody is bound to it.
+    let of_paths = |rule: &&Value| rule["nonResourceURLs"].is_array();
+    let rules = role["rules"].as_array().into_iter().flatten().filter(|rule| !of_paths(rule));
+    for rule in rules {
+        let each = |field: &str| -> Vec<&str> {
+            rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+        };
+        let names = if rule["resourceNames"].is_array() { each("resourceNames") } else { vec![""] };
+        let (groups, resources) = (each("apiGroups"), each("resources"));
+        let (&[group], &[resource]) = (groups.as_slice(), resources.as_slice()) else {
+            panic!("a rule of several groups or resources: {rule}");
+        };
+        for verb in each("verbs") {
+            rights
+                .extend(names.iter().map(|name| [verb, group, resource, namespace, name].map(str::to_owned)));
+        }
+    }
+    rights
+}
+
+pub(crate) async fn the_simulated_rights_are_those_of_the_manifests() {
+    let mut given = BTreeSet::new();
+    for file in ["observe", "heal", "restart-agent", "auth"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("rbac/{file}.yaml"));
+        let text = std::fs::read_to_string(path).expect("a manifest");
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
+        given.extend(documents.iter().flat_map(rights_of));
+    }
+    let simulated = WATCHDOG_RIGHTS.iter().map(|(verb, group, resource, namespace, name)| {
+        [*verb, *group, *resource, *namespace, *name].map(str::to_owned)
+    });
+    assert_eq!(simulated.collect::<BTreeSet<_>>(), given);
 }

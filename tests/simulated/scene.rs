@@ -109,7 +109,10 @@ impl Scene {
         let kubeconfig = self.kubeconfig();
         let sockets = self.node.socket_dir().display().to_string();
         let mut all = vec!["run", "--node-name", NODE, "--kubeconfig", &kubeconfig];
-        all.extend(["--agent-socket-dir", &sockets, "--listen", "127.0.0.1:0", "--log-format", "json"]);
+        all.extend(["--agent-socket-dir", &sockets, "--log-format", "json"]);
+        if !args.contains(&"--listen") {
+            all.extend(["--listen", "127.0.0.1:0"]);
+        }
         let state = self.state_dir();
         all.extend(["--state-dir", &state]);
         all.extend(args);
@@ -220,7 +223,9 @@ impl Scene {
         // Reviews of its own rights store nothing, and neither does a dry run.
         let stores =
             |request: &RequestRecord| !request.path.contains("reviews") && !request.body.contains("dryRun");
-        all.filter(|request| request.method != "GET" && stores(request)).collect()
+        // An Event tells of what is left alone, too.
+        let tells = |request: &RequestRecord| request.path.starts_with("/apis/events.k8s.io/");
+        all.filter(|request| request.method != "GET" && stores(request) && !tells(request)).collect()
     }
 
     /// Nothing was written, begun or counted.

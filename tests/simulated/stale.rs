@@ -29,6 +29,10 @@ async fn left_behind(version: AgentVersion, prefix: &str) {
     assert_eq!(disconnects.len(), 1, "{disconnects:?}");
     let path = &disconnects[0].path;
     assert!(path.starts_with(&format!("/v1/endpoint/{prefix}:")), "{path}");
+    let took = "cilium_leak_healer_heal_latency_seconds";
+    daemon.metric_reaches(&format!("{took}_count"), 1.0).await;
+    // It judged twice before: a heal takes longer than the gap between.
+    assert!(daemon.metric(&format!("{took}_sum")).await > 0.0);
     healed(&scene, daemon).await;
     let writes = scene.writes();
     assert_eq!(writes.len(), 1, "only the endpoint was touched: {writes:?}");

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -37,6 +37,32 @@ pub async fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Output {
     let output = command(args, env).output();
     let output = timeout(PATIENCE, output).await;
     output.unwrap_or_else(|_| panic!("{args:?} still runs after {PATIENCE:?}")).expect("it can be started")
+}
+
+/// An address of this machine that is not loopback; nothing is sent to find it. `None`: it has no network.
+pub fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // An address of no network (RFC 5737): the kernel only chooses its own end.
+    socket.connect("203.0.113.1:9").ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback() && !own.is_unspecified()).then_some(own)
+}
+
+/// What a run to the end came to.
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs a verb with this kubeconfig to its end, which is no panic.
+pub async fn said(verb: &str, kubeconfig: &str, args: &[&str]) -> Said {
+    let all: Vec<&str> = [verb, "--kubeconfig", kubeconfig].into_iter().chain(args.iter().copied()).collect();
+    let output = run_to_end(&all, &[]).await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = Said { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) };
+    assert!(!said.err.contains("panicked"), "{}", said.err);
+    said
 }
 
 /// An answer over HTTP.
@@ -85,6 +111,12 @@ impl Daemon {
         self.address.expect("it serves")
     }
 
+    /// The second address that it serves.
+    pub async fn second_address(&self) -> SocketAddr {
+        let line = self.line("serving here too", |line| line["message"] == "serving here too").await;
+        line["address"].as_str().and_then(|address| address.parse().ok()).expect("an address")
+    }
+
     /// All log lines so far.
     pub fn lines(&self) -> Vec<Value> {
         self.log.borrow().clone()
@@ -124,8 +156,42 @@ impl Daemon {
     }
 
     async fn try_get(&self, path: &str) -> std::io::Result<Answer> {
-        let mut stream = TcpStream::connect(self.address()).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        self.try_ask(self.address(), "GET", path, &[], "").await
+    }
+
+    /// Any request at any of its addresses.
+    pub async fn ask(
+        &self,
+        to: SocketAddr,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
+        self.try_ask(to, method, path, headers, body).await.expect("an answer of the daemon")
+    }
+
+    async fn try_ask(
+        &self,
+        to: SocketAddr,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> std::io::Result<Answer> {
+        let mut stream = TcpStream::connect(to).await?;
+        // A test may give another one.
+        let own = if headers.iter().any(|(name, _)| *name == "Host") {
+            String::new()
+        } else {
+            format!("Host: {to}\r\n")
+        };
+        let headers = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let headers = headers.collect::<Vec<_>>().concat();
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\n{own}Connection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        );
         stream.write_all(request.as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;

@@ -58,8 +58,13 @@ impl ApiServer {
 
     /// Installs, once, what all tests need: the manifests, and the CRDs, which agents register, but not at one time.
     pub async fn prepare(&self) {
+        self.prepare_with(async || install(&self.admin().await).await).await;
+    }
+
+    /// The same with what is installed in another way, before there are any CRDs.
+    pub async fn prepare_with(&self, install: impl AsyncFnOnce()) {
         let prepare = async || {
-            install(&self.admin().await).await;
+            install().await;
             drop(Agent::start(AgentSpec {
                 kubeconfig: self.kubeconfig.clone(),
                 node: "crds".to_owned(),

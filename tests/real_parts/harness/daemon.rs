@@ -32,6 +32,8 @@ pub struct DaemonSpec<'a> {
     pub pod: String,
     pub audit_log: PathBuf,
     pub args: &'a [&'a str],
+    /// What its container has in the environment; the arguments win.
+    pub env: Vec<(String, String)>,
 }
 
 pub struct Daemon {
@@ -70,7 +72,8 @@ impl Daemon {
         ];
         let state = spec.state_directory.display().to_string();
         let places = ["--kubeconfig", &kubeconfig, "--agent-socket-dir", &agent, "--state-dir", &state];
-        let child = Child::spawn(args.iter().chain(&places).chain(spec.args), &[]);
+        let env: Vec<_> = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let child = Child::spawn(args.iter().chain(&places).chain(spec.args), &env);
         (child, spec.pod, spec.audit_log)
     }
 

@@ -14,6 +14,10 @@ use super::say;
 const VERSION_FLAG: &str =
     r#"-s -w -X "github.com/cilium/cilium/pkg/version.ciliumVersion=1.20.2 test 2026-01-01T00:00:00+00:00""#;
 
+/// The version of the go.mod: without it the server says v0.0.0, and Helm takes it for too old.
+const SERVER_FLAGS: &str = "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+     -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36";
+
 /// Where the built programs and the state of their runs are.
 pub fn directory() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("target/tmp has a parent");
@@ -22,7 +26,7 @@ pub fn directory() -> PathBuf {
 
 pub fn control_plane() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| build("control-plane", "-s -w"))
+    BUILT.get_or_init(|| build("control-plane", SERVER_FLAGS))
 }
 
 pub fn cilium_agent() -> &'static Path {
@@ -38,7 +42,9 @@ fn build(program: &str, ldflags: &str) -> PathBuf {
     let lock = File::create(directory().join("build.lock")).expect("make the build lock");
     lock.lock().expect("lock target/real-parts");
     let sources = newest(&source).expect("read the Go sources");
-    if modified(&out).is_ok_and(|built| built >= sources) {
+    let flags_of_it = directory().join(format!("{program}.flags"));
+    let as_asked = fs::read_to_string(&flags_of_it).is_ok_and(|flags| flags == ldflags);
+    if as_asked && modified(&out).is_ok_and(|built| built >= sources) {
         return out;
     }
     require_go();
@@ -63,6 +69,7 @@ fn build(program: &str, ldflags: &str) -> PathBuf {
     // Go leaves a file alone that would not change.
     let file = File::options().append(true).open(&out).expect("open what go built");
     file.set_modified(SystemTime::now()).expect("date what go built");
+    fs::write(&flags_of_it, ldflags).expect("write the flags down");
     say(&format!("built {program} in {:.0?}", start.elapsed()));
     out
 }

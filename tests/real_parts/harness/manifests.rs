@@ -35,6 +35,8 @@ pub enum Rights {
     FencedLate,
     /// `rbac/observe.yaml` alone.
     Observe,
+    /// `rbac/observe.yaml` and `rbac/auth.yaml`.
+    Auth,
     /// What a person with read-only rights has: get and list of what a scan looks at, no exec.
     Read,
     Nothing,
@@ -48,6 +50,7 @@ impl Rights {
             Self::Unfenced => "unfenced",
             Self::FencedLate => "fenced-late",
             Self::Observe => "observe-only",
+            Self::Auth => "token-reviewer",
             Self::Read => "read-only",
             Self::Nothing => "no-rights",
         }
@@ -67,6 +70,7 @@ impl Rights {
             }
             Self::Unfenced | Self::FencedLate => &["rbac/observe.yaml", "rbac/heal.yaml"],
             Self::Observe => &["rbac/observe.yaml"],
+            Self::Auth => &["rbac/observe.yaml", "rbac/auth.yaml"],
             Self::Read | Self::Nothing => &[],
         }
     }
@@ -81,7 +85,14 @@ pub fn documents(file: &str) -> Vec<Value> {
 
 /// Applies the manifests as they are, and some of them again for the other accounts.
 pub async fn install(client: &Client) {
-    let all = [Rights::Heal, Rights::Observe, Rights::RestartAgent, Rights::Unfenced, Rights::FencedLate];
+    let all = [
+        Rights::Heal,
+        Rights::Observe,
+        Rights::RestartAgent,
+        Rights::Unfenced,
+        Rights::FencedLate,
+        Rights::Auth,
+    ];
     for rights in all {
         for document in rights.manifests().iter().flat_map(|file| documents(file)) {
             apply(client, &for_account(document, rights.account())).await;

@@ -3,10 +3,11 @@
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU8, Ordering},
 };
 
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ServiceAccount};
 use kube::{
     Api, Client, ResourceExt,
@@ -26,6 +27,9 @@ use super::{
     wait::eventually,
     workload::Workload,
 };
+
+/// The last numbers of the addresses that tests use.
+const DISPUTED: [u8; 9] = [50, 51, 52, 53, 54, 55, 60, 90, 200];
 
 pub struct Node {
     pub name: String,
@@ -63,16 +67,21 @@ impl Node {
     pub async fn of(server: &ApiServer, ingress: bool) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         server.prepare().await;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (name, namespace) = (format!("node-{number}"), format!("tenant-{number}"));
         let client = server.admin().await;
-        let agent = Agent::start(AgentSpec {
-            kubeconfig: server.kubeconfig.clone(),
-            node: name.clone(),
-            node_ip: format!("192.168.77.{number},fd00:77::{number}"),
-            pod_cidr: format!("10.244.{number}.0/24,fd00:10:244:{number}::/64"),
-            ingress,
-        });
+        let (number, agent) = loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let agent = Agent::start(AgentSpec {
+                kubeconfig: server.kubeconfig.clone(),
+                node: format!("node-{number}"),
+                node_ip: format!("192.168.77.{number},fd00:77::{number}"),
+                pod_cidr: format!("10.244.{number}.0/24,fd00:10:244:{number}::/64"),
+                ingress,
+            });
+            if !holds_a_disputed_address(&client, number).await {
+                break (number, agent);
+            }
+        };
+        let (name, namespace) = (format!("node-{number}"), format!("tenant-{number}"));
         agent.started_long_ago();
         make_namespace(&client, &namespace, server.controllers).await;
         Self {
@@ -88,6 +97,11 @@ impl Node {
             agent,
             number,
         }
+    }
+
+    /// For a person who may do anything.
+    pub fn admin_kubeconfig(&self) -> &Path {
+        &self.admin_kubeconfig
     }
 
     /// An address of its pod network. The agent takes the low ones for itself.
@@ -106,8 +120,7 @@ impl Node {
     }
 
     fn cilium_nodes(&self) -> Api<DynamicObject> {
-        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cilium.io", "v2", "CiliumNode"));
-        Api::all_with(self.client.clone(), &kind)
+        cilium_nodes(&self.client)
     }
 
     /// The address that the agent has for the ingress.
@@ -229,7 +242,19 @@ impl Node {
             pod: seat.pod.clone(),
             audit_log: self.audit_log.clone(),
             args,
+            env: Vec::new(),
         }
+    }
+
+    /// The daemon as an installed DaemonSet runs it: its account, its mode, its environment.
+    pub async fn daemon_of(&self, seat: &Seat, installed: &DaemonSet, args: &[&str]) -> Daemon {
+        let template = installed.spec.template.spec.as_ref().expect("a pod's spec");
+        assert_eq!(template.service_account_name.as_deref(), Some(Rights::Heal.account()));
+        let variables = template.containers[0].env.iter().flatten();
+        let env: Vec<_> = variables.filter_map(|it| Some((it.name.clone(), it.value.clone()?))).collect();
+        let heals = env.iter().any(|(name, value)| name == "CILIUM_LEAK_HEALER_MODE" && value == "heal");
+        let mode = if heals { Mode::Heal } else { Mode::Observe };
+        Daemon::start(DaemonSpec { env, ..self.spec(seat, mode, args) }).await
     }
 
     /// A kubeconfig with the token of a pod on this node whose account has these rights.
@@ -274,6 +299,18 @@ impl Node {
     fn daemon_pod(&self, rights: Rights) -> String {
         format!("daemon-{}-{}", self.name, rights.account())
     }
+}
+
+fn cilium_nodes(client: &Client) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("cilium.io", "v2", "CiliumNode"));
+    Api::all_with(client.clone(), &kind)
+}
+
+/// Whether the agent has drawn, for itself, an address that tests dispute: its router's is a random one of the range.
+async fn holds_a_disputed_address(client: &Client, number: u8) -> bool {
+    let own = cilium_nodes(client).get(&format!("node-{number}")).await.expect("the CiliumNode");
+    let own = own.data.to_string();
+    DISPUTED.iter().any(|host| own.contains(&format!("\"10.244.{number}.{host}\"")))
 }
 
 async fn make_namespace(client: &Client, name: &str, controllers: bool) {

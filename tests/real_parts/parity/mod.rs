@@ -1,5 +1,6 @@
 //! The simulated parts answer as the real ones do: the same requests to both, and the answers compared.
 
+mod access;
 mod agent;
 mod api;
 mod fence;
