@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod cilium;
 pub mod cli;
+pub mod clock;
 pub mod domain;
 pub mod engine;
 pub mod kube;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::call_error::CallError;
 use super::health::version_from_slice;
 use super::model::{AgentConfig, Allocations, EndpointModel, NoModel, log_from_slice};
-use super::transport::{Bounds, Extra, Reply, connect_only, exchange};
+use super::transport::{Bounds, Extra, Place, Reply, Wire, connect_only, exchange};
 use crate::domain::{CiliumVersion, DisconnectTarget, LogEntry, Lookup, Read, canonical_ip};
 use crate::metrics::{AgentCall, Metrics};
 
@@ -36,6 +36,8 @@ const BRIEF: (&str, &str) = ("brief", "true");
 pub struct AgentOptions {
     /// The directory of `cilium.sock`, usually `/var/run/cilium`: the file itself is made anew at each agent start.
     pub socket_dir: PathBuf,
+    /// How a connection is made.
+    pub wire: Wire,
     /// The limit of one call, from connect to the last byte.
     pub timeout: Duration,
     /// Look-ups by address start at least this far apart (1 s).
@@ -56,7 +58,7 @@ pub enum Disconnected {
 /// A client of one agent. Each call makes its own connection.
 #[derive(Debug)]
 pub struct AgentClient {
-    socket: PathBuf,
+    place: Place,
     timeout: Duration,
     lookup_interval: Duration,
     /// No look-up may start before this.
@@ -67,9 +69,9 @@ pub struct AgentClient {
 impl AgentClient {
     /// Makes a client; connects to nothing yet.
     pub fn new(options: AgentOptions, metrics: Arc<Metrics>) -> Self {
-        let AgentOptions { socket_dir, timeout, lookup_interval } = options;
-        let socket = socket_dir.join(SOCKET);
-        Self { socket, timeout, lookup_interval, next_lookup: Mutex::new(None), metrics }
+        let AgentOptions { socket_dir, wire, timeout, lookup_interval } = options;
+        let place = Place { socket: socket_dir.join(SOCKET), wire };
+        Self { place, timeout, lookup_interval, next_lookup: Mutex::new(None), metrics }
     }
 
     /// Who holds the address, with the whole log of the holder. Waits for its turn: callers queue in order.
@@ -150,16 +152,16 @@ impl AgentClient {
 
     /// When the agent started: it makes its socket anew at each start. An error where no socket is there.
     pub fn started(&self) -> io::Result<Timestamp> {
-        let metadata = std::fs::metadata(&self.socket)?;
+        let metadata = std::fs::metadata(&self.place.socket)?;
         if !metadata.file_type().is_socket() {
-            return Err(io::Error::other(format!("{} is no socket", self.socket.display())));
+            return Err(io::Error::other(format!("{} is no socket", self.place.socket.display())));
         }
         Timestamp::try_from(metadata.modified()?).map_err(io::Error::other)
     }
 
     /// Whether the agent accepts connections; sends no request, so it costs nothing of the rate limits.
     pub async fn reachable(&self) -> Result<(), CallError> {
-        connect_only(&self.socket, self.timeout).await
+        connect_only(&self.place, self.timeout).await
     }
 
     /// Waits until the next look-up may start. Who gives up while waiting uses up no turn.
@@ -193,7 +195,7 @@ impl AgentClient {
     ) -> Result<T, CallError> {
         let method = if call == AgentCall::DeleteEndpoint { Method::DELETE } else { Method::GET };
         let start = Instant::now();
-        let reply = exchange(&self.socket, method, &format!("/v1/{path}"), extra, bounds).await;
+        let reply = exchange(&self.place, method, &format!("/v1/{path}"), extra, bounds).await;
         let status = reply.as_ref().map(|reply| reply.status).ok();
         let result = reply.and_then(|reply| decode(&reply));
         let outcome = match (&result, status) {

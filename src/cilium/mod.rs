@@ -21,5 +21,9 @@ pub(crate) use lenient::strictly;
 pub use model::{AgentConfig, Allocations, ConfigModel, EndpointModel, LogModel, NoModel, log_entries};
 pub use objects::{CiliumEndpointObject, CiliumEndpointSliceObject, CiliumNodeObject};
 
+#[cfg(feature = "sim")]
+pub use transport::Dial;
+pub use transport::Wire;
+
 #[cfg(test)]
 mod tests;

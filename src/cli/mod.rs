@@ -18,6 +18,8 @@ mod run;
 mod scan;
 mod wrap;
 
+#[cfg(feature = "sim")]
+pub use run::{Around, InProcess};
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};

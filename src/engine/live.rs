@@ -12,6 +12,7 @@ use crate::cilium::{
     AgentClient, AgentConfig, Allocations, CallError, CiliumEndpointObject, CiliumEndpointSliceObject,
     CiliumNodeObject, Disconnected,
 };
+use crate::clock::WallClock;
 use crate::domain::{
     CiliumEndpoint, CiliumNode, CiliumVersion, DisconnectTarget, Events, Holder, IpamMode, Lookup, NodeName,
     Pod, PodName, PodUid, Read, ReadFailure, RemedyKind, SliceEntry, Unreadable,
@@ -35,6 +36,8 @@ pub struct Live {
     pub agent_pod: (LabelMatch, String),
     /// The Leases for pods in deletion, and for the restart of an agent.
     pub leases: (Leases, Leases),
+    /// The wall clock.
+    pub clock: WallClock,
     config: Known<AgentConfig>,
     version: Known<CiliumVersion>,
 }
@@ -51,9 +54,10 @@ impl Live {
         store: PodStore,
         agent_pod: (LabelMatch, String),
         leases: (Leases, Leases),
+        clock: WallClock,
     ) -> Self {
         let (config, version) = (Mutex::default(), Mutex::default());
-        Self { node, agent, reader, store, agent_pod, leases, config, version }
+        Self { node, agent, reader, store, agent_pod, leases, clock, config, version }
     }
 
     /// Asks the agent for what does not change while it runs, once in its life.
@@ -155,7 +159,7 @@ impl Sources for Live {
 
 impl Parts for Live {
     fn now(&self) -> Timestamp {
-        Timestamp::now()
+        self.clock.now()
     }
 
     fn store(&self) -> &PodStore {

@@ -22,7 +22,7 @@ mod tell;
 mod tests;
 mod wedge;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ pub struct Engine<P> {
     metrics: Arc<Metrics>,
     memory: Memory,
     histories: Histories,
-    wedges: HashMap<PodUid, Wedge>,
+    wedges: BTreeMap<PodUid, Wedge>,
     tell: Teller,
     /// No act before its end.
     quiet: Quiet,
@@ -117,7 +117,7 @@ impl<P: Parts> Engine<P> {
             metrics,
             memory: Memory::default(),
             histories,
-            wedges: HashMap::new(),
+            wedges: BTreeMap::new(),
             tell,
             restarting: None,
             to_release: Vec::new(),

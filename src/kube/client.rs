@@ -74,6 +74,21 @@ pub async fn connect(
     Ok((builder.with_layer(&layer).build(), WatchOpened(receiver)))
 }
 
+/// A client over a service of one's own, in memory: for the simulated API server on paused time.
+#[cfg(feature = "sim")]
+pub fn connect_to<S, B>(service: S, timeout: Duration, metrics: &Arc<Metrics>) -> (Client, WatchOpened)
+where
+    S: tower::Service<http::Request<kube::client::Body>, Response = http::Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<tower::BoxError>,
+    B: hyper::body::Body<Data = hyper::body::Bytes> + Send + 'static,
+    B::Error: Into<tower::BoxError>,
+{
+    let (sender, receiver) = watch::channel(0);
+    let layer = CountLayer::new(Arc::clone(metrics), timeout, sender);
+    (Client::new(tower::Layer::layer(&layer, service), "default"), WatchOpened(receiver))
+}
+
 async fn configuration(options: &ClientOptions) -> Result<Config, ConnectError> {
     let selection = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &options.kubeconfig {

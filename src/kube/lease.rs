@@ -8,7 +8,6 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
@@ -17,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::reader::{Reader, undecodable};
+use crate::clock::WallClock;
 use crate::domain::{NodeName, PodName, Read, ReadFailure, Unreadable};
 
 /// No act lasts as long as this: a Lease that says so is not believed.
@@ -29,6 +29,7 @@ pub struct Leases {
     names: Vec<String>,
     holder: NodeName,
     ttl: Duration,
+    clock: WallClock,
     /// Records of others by the Lease's name: their resourceVersion, and since when this process has seen it.
     seen: Mutex<HashMap<String, (String, Instant)>>,
     /// One at a time in this process: its own Lease would be given to each who asks.
@@ -99,13 +100,14 @@ enum Claim {
 }
 
 impl Leases {
-    /// `names` are those of Leases in `namespace` that exist; `holder` is this node, `ttl` how long a Lease is valid.
+    /// `names` are those of Leases in `namespace` that exist; `holder` is this node, `ttl` how long a Lease is valid; `clock` is for people who read it.
     pub fn new(
         reader: Arc<Reader>,
         namespace: String,
         names: Vec<String>,
         holder: NodeName,
         ttl: Duration,
+        clock: WallClock,
     ) -> Self {
         // The API server refuses a duration of no seconds.
         let ttl = ttl.max(Duration::from_secs(1));
@@ -115,6 +117,7 @@ impl Leases {
             names,
             holder,
             ttl,
+            clock,
             seen: Mutex::default(),
             one: Arc::new(Semaphore::new(1)),
         }
@@ -258,7 +261,7 @@ impl Leases {
     }
 
     fn taken(&self, mut record: Lease) -> Lease {
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(self.clock.now());
         let spec = record.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(self.holder.as_str()) {
             spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));

@@ -27,6 +27,8 @@ pub use access::{
     AccessWish, UNWANTED, WANTED_AUTH, WANTED_EVENTS, WANTED_HEAL, WANTED_RESTART, WhoAmI, wanted_leases,
 };
 pub use agent_pod::{AgentPod, NodeFacts, Rollout};
+#[cfg(feature = "sim")]
+pub use client::connect_to;
 pub use client::{ClientOptions, ConnectError, WatchOpened, connect};
 pub use event::EventObject;
 pub use exec::{ExecError, ExecOutcome, exec};

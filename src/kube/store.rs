@@ -2,7 +2,7 @@
 //!
 //! It is a hint about where to look, never evidence: everything that a verdict rests on is read again, live.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,9 +40,9 @@ pub struct PodStore {
 
 #[derive(Debug, Default)]
 struct State {
-    pods: HashMap<PodUid, Tracked>,
+    pods: BTreeMap<PodUid, Tracked>,
     /// Pods seen in the list that is being read; they replace `pods` when it is complete.
-    listing: Option<HashMap<PodUid, Tracked>>,
+    listing: Option<BTreeMap<PodUid, Tracked>>,
     synced: bool,
     /// How often a pod of this node has gone or ended.
     ended: u64,
@@ -71,7 +71,7 @@ impl PodStore {
 
     /// A list begins: what follows until [`Self::end_list`] is all there is.
     pub fn begin_list(&self) {
-        self.lock().listing = Some(HashMap::new());
+        self.lock().listing = Some(BTreeMap::new());
     }
 
     /// The list is complete.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::StreamExt;
-use jiff::Timestamp;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource as _};
 
@@ -17,6 +16,7 @@ use super::guard::GuardedPod;
 use super::labels::LabelMatch;
 use super::reader::describe;
 use super::store::{AgentStart, PodStore};
+use crate::clock::WallClock;
 use crate::domain::{NodeName, PodUid};
 use crate::metrics::{ApiResource, Metrics};
 
@@ -36,6 +36,10 @@ pub struct WatchOptions {
     pub agent_container: String,
     /// Bound on one page of the first list.
     pub timeout: Duration,
+    /// Tells when a change was heard.
+    pub clock: WallClock,
+    /// Makes the pauses between failing watches the same each time; `None`: they differ from node to node.
+    pub jitter: Option<u64>,
 }
 
 /// Watches until dropped. `report` hears whether the watch works.
@@ -52,6 +56,7 @@ pub async fn watch_pods(
         .with_max_delay(Duration::from_secs(30))
         .without_max_times()
         .with_jitter();
+    let backoff = options.jitter.map_or(backoff, |seed| backoff.with_jitter_seed(seed));
     let mut delays = backoff.build();
     loop {
         let api: Api<GuardedPod> = Api::all(client.clone());
@@ -143,7 +148,7 @@ fn apply(object: GuardedPod, options: &WatchOptions, store: &PodStore, metrics: 
         Ok((object.to_domain().map_err(|error| error.to_string())?, agent))
     });
     match decoded {
-        Ok((pod, agent)) => store.apply(pod, agent, Timestamp::now()),
+        Ok((pod, agent)) => store.apply(pod, agent, options.clock.now()),
         Err(why) => {
             metrics.malformed_object(ApiResource::Pods);
             tracing::warn!(why, "skipped a malformed pod");

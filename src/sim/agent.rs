@@ -9,18 +9,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
 use filetime::FileTime;
+use hyper::Method;
+use hyper::header::HeaderName;
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::io::DuplexStream;
 use tokio::net::UnixListener;
 
 use super::agent_routes;
-use super::agent_state::{AgentOptions, AgentShared, Limiters, State};
+use super::agent_state::{AgentOptions, AgentShared, EndpointWitness, Limiters, RemovedEndpoint, State};
 use super::apiserver::ApiServer;
 use super::cilium_objects as objects;
 use super::clock::lock;
 use super::endpoint::{AgentVersion, Endpoint, EndpointSpec, Reserved};
 use super::faults::{Fault, FaultPlan, Injected};
-use super::http::{Answer, Call, Listener, Reset, Server, Service};
+use super::http::{Answer, Call, Door, Listener, Peer, Reply, Reset, Server, Service, call, send, whole};
 use super::ipam::{Cidr, Ipam};
 use super::model::{self, Moment};
 use super::registry::Registry;
@@ -59,7 +62,9 @@ impl Agent {
             limiters: Mutex::new(Arc::new(Limiters::new(&options.rate_limits))),
             faults: FaultPlan::default(),
             log: RequestLog::default(),
+            door: options.in_memory.then(Door::default),
             server: Mutex::default(),
+            witness: Mutex::default(),
             pulse: api.0.pulse.clone(),
             tasks: Mutex::default(),
             options,
@@ -108,7 +113,14 @@ impl Agent {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(socket)?;
+        let listener = match &self.0.door {
+            None => Listener::Unix(UnixListener::bind(socket)?),
+            Some(door) => {
+                // The file stays, and tells when the agent started.
+                drop(std::os::unix::net::UnixListener::bind(socket)?);
+                Listener::Door(door.open())
+            }
+        };
         std::fs::set_permissions(socket, std::os::unix::fs::PermissionsExt::from_mode(0o660))?;
         let at = FileTime::from_unix_time(
             at.as_second(),
@@ -118,7 +130,7 @@ impl Agent {
         filetime::set_symlink_file_times(socket, at, at)?;
         let shared = Arc::downgrade(&self.0);
         let service: Service = Arc::new(move |call| Box::pin(serve(shared.clone(), call)));
-        *lock(&self.0.server) = Some(Server::start(Listener::Unix(listener), service));
+        *lock(&self.0.server) = Some(Server::start(listener, service));
         Ok(())
     }
 
@@ -126,6 +138,36 @@ impl Agent {
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.0.socket
+    }
+
+    /// Connects to it in memory, as one connects to its socket.
+    ///
+    /// # Errors
+    /// As a socket: nothing is there, or nobody listens. Also if it listens on its socket.
+    pub fn dial(&self) -> io::Result<DuplexStream> {
+        if !self.0.socket.exists() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.0.door.as_ref().ok_or(io::ErrorKind::ConnectionRefused)?.dial()
+    }
+
+    /// One request of the simulation's own.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        uri: &str,
+        headers: &[(HeaderName, &str)],
+        body: Option<&Value>,
+    ) -> io::Result<Reply> {
+        match &self.0.door {
+            None => call(Peer::Unix(&self.0.socket), method, uri, headers, body).await,
+            Some(_) => whole(send(self.dial()?, method, uri, headers, body).await?).await,
+        }
+    }
+
+    /// Has somebody look on, at that very instant, when a request removes an endpoint.
+    pub fn witness(&self, look: impl Fn(&RemovedEndpoint) + Send + Sync + 'static) {
+        *lock(&self.0.witness) = Some(EndpointWitness(Arc::new(look)));
     }
 
     /// The version that it plays.

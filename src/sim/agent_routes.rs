@@ -7,8 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hyper::Response;
 use serde_json::{Value, json};
 
-use super::agent_state::{AgentShared, State};
+use super::agent_state::{AgentShared, RemovedEndpoint, State};
 use super::cilium_objects::ipcache;
+use super::clock::lock;
 use super::endpoint::{EndpointSpec, log_model};
 use super::http::{Body, Call, answer, json_line};
 use super::ipam::Cidr;
@@ -73,7 +74,7 @@ pub(crate) async fn route(agent: &AgentShared, call: &Call) -> Response<Body> {
                 ("GET", []) => get(agent, &id, What::Model).await,
                 ("GET", ["log"]) => get(agent, &id, What::Log).await,
                 ("PUT", []) => put(agent, call).await,
-                ("DELETE", []) => delete(agent, &id).await,
+                ("DELETE", []) => delete(agent, call, &id).await,
                 (_, []) => router(
                     405,
                     405,
@@ -219,7 +220,7 @@ fn read_spec(body: &Value) -> Result<EndpointSpec, String> {
     })
 }
 
-async fn delete(agent: &AgentShared, id: &str) -> Response<Body> {
+async fn delete(agent: &AgentShared, call: &Call, id: &str) -> Response<Body> {
     let found = {
         let state = agent.state();
         if let Some(refusal) = closed(&state) {
@@ -237,16 +238,27 @@ async fn delete(agent: &AgentShared, id: &str) -> Response<Body> {
         Ok(turn) => turn,
         Err(message) => return refuse(429, message),
     };
-    remove(agent, found)
+    remove(agent, call, found)
 }
 
-fn remove(agent: &AgentShared, id: u16) -> Response<Body> {
-    match agent.state().registry.by_id.get(&id) {
+fn remove(agent: &AgentShared, call: &Call, id: u16) -> Response<Body> {
+    let removed = match agent.state().registry.by_id.get(&id) {
         None => return refuse(404, "endpoint not found"),
         Some(endpoint) if endpoint.reserved.is_some() => {
             return refuse(400, "endpoint may not be associated reserved labels");
         }
-        Some(_) => {}
+        Some(endpoint) => RemovedEndpoint {
+            by: call.header("user-agent").to_owned(),
+            namespace: endpoint.spec.namespace.clone(),
+            pod: endpoint.spec.pod.clone(),
+            uid: endpoint.spec.uid.clone(),
+            container: endpoint.spec.container_id.clone(),
+            addresses: endpoint.spec.addresses(),
+        },
+    };
+    let witness = lock(&agent.witness).clone();
+    if let Some(witness) = witness {
+        (witness.0)(&removed);
     }
     match agent.remove(id).map(|endpoint| endpoint.spec.cleanup_errors) {
         Some(0) => empty(200),
@@ -273,7 +285,7 @@ async fn delete_container(agent: &AgentShared, call: &Call) -> Response<Body> {
         _ if container.is_empty() => refuse(400, "invalid container id"),
         None => refuse(404, "endpoints not found"),
         Some(id) => match agent.limiters().delete.wait().await {
-            Ok(_turn) => remove(agent, id),
+            Ok(_turn) => remove(agent, call, id),
             Err(message) => refuse(429, message),
         },
     }

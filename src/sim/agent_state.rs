@@ -2,6 +2,7 @@
 //!
 //! Must not know: sockets, HTTP.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +16,7 @@ use super::cilium_objects as objects;
 use super::clock::lock;
 use super::endpoint::{AgentVersion, Endpoint, EndpointSpec};
 use super::faults::FaultPlan;
-use super::http::Server;
+use super::http::{Door, Server};
 use super::ipam::{Cidr, Ipam};
 use super::limiter::{Limiter, RateLimits};
 use super::model::{self, Moment};
@@ -40,6 +41,8 @@ pub struct AgentOptions {
     pub datapath_mode: String,
     /// `cni-chaining.mode`.
     pub chaining_mode: String,
+    /// Listens in memory and not on its socket, which is only a file then.
+    pub in_memory: bool,
     /// Limits of its API.
     pub rate_limits: RateLimits,
     /// Whether it writes CiliumEndpoints; the slim mode does not.
@@ -60,11 +63,39 @@ impl AgentOptions {
             ipam_mode: "kubernetes".to_owned(),
             datapath_mode: "veth".to_owned(),
             chaining_mode: "none".to_owned(),
+            in_memory: false,
             rate_limits: RateLimits::cilium(),
             sync_cilium_endpoints: true,
             resync_interval: Some(Duration::from_secs(11)),
         }
     }
+}
+
+/// Looks on when a request removes an endpoint, at that instant: gets the container id and the `User-Agent`.
+#[derive(Clone)]
+pub(crate) struct EndpointWitness(pub Arc<dyn Fn(&RemovedEndpoint) + Send + Sync>);
+
+impl fmt::Debug for EndpointWitness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EndpointWitness")
+    }
+}
+
+/// An endpoint that a request removes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovedEndpoint {
+    /// Whose request: its `User-Agent`.
+    pub by: String,
+    /// Namespace of its pod.
+    pub namespace: String,
+    /// Name of its pod.
+    pub pod: String,
+    /// UID of its pod, where the agent knows it.
+    pub uid: String,
+    /// The container id of its sandbox.
+    pub container: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -110,7 +141,10 @@ pub(crate) struct AgentShared {
     pub limiters: Mutex<Arc<Limiters>>,
     pub faults: FaultPlan,
     pub log: RequestLog,
+    /// Where it listens in memory, if it does.
+    pub door: Option<Door>,
     pub server: Mutex<Option<Server>>,
+    pub witness: Mutex<Option<EndpointWitness>>,
     pub pulse: Pulse,
     pub tasks: Mutex<tokio::task::JoinSet<()>>,
 }

@@ -3,6 +3,7 @@
 //! What it answers over HTTP is in `routes`. Must not know: agents, kubelets.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
@@ -18,6 +19,7 @@ use super::exec::Executor;
 use super::faults::{Fault, FaultPlan, Injected};
 use super::http::{Answer, Call, Listener, Reset, Server, Service};
 use super::lifecycle::{Author, DeleteOptions, Deletion, Lifecycle};
+use super::local::Local;
 use super::patch::{self, Style};
 use super::port_forward::Forwards;
 use super::request_log::{Pulse, RequestLog, RequestRecord};
@@ -30,12 +32,25 @@ use super::{garbage, pod_proxy, routes};
 #[derive(Debug, Clone)]
 pub struct ApiServer(pub(crate) Arc<Shared>);
 
+/// Looks on when a request deletes a pod.
+#[derive(Clone)]
+pub(crate) struct PodWitness(pub Arc<dyn Fn(&Value) + Send + Sync>);
+
+impl fmt::Debug for PodWitness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PodWitness")
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub lifecycle: Lifecycle,
     pub options: ApiOptions,
     pub address: SocketAddr,
     pub cut: watch::Sender<u64>,
+    /// Counts how often all connections broke.
+    pub broken: watch::Sender<u64>,
+    pub witness: Mutex<Option<PodWitness>>,
     pub pulse: Pulse,
     pub executor: Mutex<Option<Executor>>,
     pub forwards: Forwards,
@@ -57,6 +72,8 @@ impl ApiServer {
             options,
             address,
             cut: watch::Sender::new(0),
+            broken: watch::Sender::new(0),
+            witness: Mutex::default(),
             pulse,
             executor: Mutex::default(),
             forwards: Forwards::default(),
@@ -103,9 +120,26 @@ impl ApiServer {
     /// Stops listening and breaks all connections; the objects stay.
     pub async fn pause(&self) {
         let server = lock(&self.0.server).take();
+        self.0.broken.send_modify(|times| *times += 1);
         if let Some(server) = server {
             server.stop().await;
         }
+    }
+
+    /// Whether it listens.
+    pub(crate) fn is_up(&self) -> bool {
+        lock(&self.0.server).is_some()
+    }
+
+    /// The server without a socket, for a client in this process with this token.
+    #[must_use]
+    pub fn local(&self, token: &str) -> Local {
+        Local::new(self, token)
+    }
+
+    /// Has somebody look on, at that very instant, when a request deletes a pod: gets the pod as it is before.
+    pub fn witness(&self, look: impl Fn(&Value) + Send + Sync + 'static) {
+        *lock(&self.0.witness) = Some(PodWitness(Arc::new(look)));
     }
 
     /// Listens again, on the same port.
@@ -326,7 +360,7 @@ impl Shared {
     }
 }
 
-async fn serve(shared: Weak<Shared>, call: Call) -> Answer {
+pub(crate) async fn serve(shared: Weak<Shared>, call: Call) -> Answer {
     let shared = shared.upgrade().ok_or(Reset)?;
     let log = shared.log.clone();
     let at = shared.lifecycle.clock.now();

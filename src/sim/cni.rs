@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::agent::Agent;
 use super::endpoint::{AgentVersion, EndpointSpec};
-use super::http::{Peer, Reply, call};
+use super::http::Reply;
 use super::resource::{key, text};
 
 /// The pod's annotation that fixes its addresses, `10.244.1.50` or `10.244.1.50,fd00::50`.
@@ -135,7 +135,7 @@ async fn ask(
 ) -> Result<Reply, String> {
     let headers = [(USER_AGENT, "cilium-cni")];
     let body = (!body.is_null()).then_some(body);
-    match tokio::time::timeout(timeout, call(Peer::Unix(agent.socket()), method, uri, &headers, body)).await {
+    match tokio::time::timeout(timeout, agent.call(method, uri, &headers, body)).await {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(error)) => Err(match error.kind() {
             io::ErrorKind::NotFound => no_agent("no such file or directory"),

@@ -3,17 +3,21 @@
 //! Must not know: Kubernetes, Cilium.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use http_body_util::BodyExt as _;
+use hyper::body::Bytes;
 use serde_json::Value;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::clock::lock;
-use super::http::{Answer, Call, Reset, answer, break_in_half};
+use super::http::{Answer, Body, Call, Reset, answer, break_in_half, stream_body};
 
 type PathTest = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 type Rewriter = Arc<dyn Fn(Value) -> Value + Send + Sync>;
@@ -24,6 +28,7 @@ pub struct Fault {
     method: Option<String>,
     path: Option<PathTest>,
     query: Option<String>,
+    by: Option<String>,
     skip: u64,
     times: Option<u64>,
     delay: Duration,
@@ -47,11 +52,24 @@ enum Outcome {
     HalfBody,
     Garbage(Vec<u8>),
     Rewrite(Rewriter),
+    /// Each piece of the body comes this much later than it was sent.
+    Lag(Duration),
+    /// Each piece of the body comes twice.
+    Twice,
 }
 
 impl Fault {
     fn new(outcome: Outcome) -> Self {
-        Self { method: None, path: None, query: None, skip: 0, times: None, delay: Duration::ZERO, outcome }
+        Self {
+            method: None,
+            path: None,
+            query: None,
+            by: None,
+            skip: 0,
+            times: None,
+            delay: Duration::ZERO,
+            outcome,
+        }
     }
 
     /// Answers this status with the server's usual body for it.
@@ -109,6 +127,25 @@ impl Fault {
     /// Changes the JSON of the right answer (not of watches).
     pub fn rewrite(change: impl Fn(Value) -> Value + Send + Sync + 'static) -> Self {
         Self::new(Outcome::Rewrite(Arc::new(change)))
+    }
+
+    /// Hands out each piece of the body later than it was sent: a watch that lags, as from a stale cache.
+    #[must_use]
+    pub fn lag(delay: Duration) -> Self {
+        Self::new(Outcome::Lag(delay))
+    }
+
+    /// Hands out each piece of the body twice: a watch that repeats its events.
+    #[must_use]
+    pub fn twice() -> Self {
+        Self::new(Outcome::Twice)
+    }
+
+    /// Only requests with this `User-Agent`; empty for those without one.
+    #[must_use]
+    pub fn by(mut self, user_agent: &str) -> Self {
+        self.by = Some(user_agent.to_owned());
+        self
     }
 
     /// Only requests with this method.
@@ -169,6 +206,7 @@ impl Fault {
     fn matches(&self, call: &Call) -> bool {
         self.method.as_deref().is_none_or(|method| call.method.as_str().eq_ignore_ascii_case(method))
             && self.path.as_ref().is_none_or(|test| test(&call.path))
+            && self.by.as_deref().is_none_or(|by| call.header("user-agent") == by)
             && self.query.as_deref().is_none_or(|part| call.query.contains(part))
     }
 }
@@ -189,6 +227,7 @@ impl fmt::Debug for Fault {
 pub struct Injected {
     id: u64,
     hits: Arc<AtomicU64>,
+    struck: Arc<Notify>,
     plan: FaultPlan,
 }
 
@@ -197,6 +236,13 @@ impl Injected {
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::SeqCst)
+    }
+
+    /// Waits until it has met a request.
+    pub async fn struck(&self) {
+        while self.hits() == 0 {
+            self.struck.notified().await;
+        }
     }
 
     /// Takes the fault out.
@@ -221,6 +267,7 @@ struct Armed {
     fault: Fault,
     seen: u64,
     hits: Arc<AtomicU64>,
+    struck: Arc<Notify>,
 }
 
 impl FaultPlan {
@@ -228,8 +275,9 @@ impl FaultPlan {
         let mut armory = lock(&self.0);
         armory.next += 1;
         let (id, hits) = (armory.next, Arc::new(AtomicU64::new(0)));
-        armory.armed.push(Armed { id, fault, seen: 0, hits: hits.clone() });
-        Injected { id, hits, plan: self.clone() }
+        let struck = Arc::new(Notify::new());
+        armory.armed.push(Armed { id, fault, seen: 0, hits: hits.clone(), struck: struck.clone() });
+        Injected { id, hits, struck, plan: self.clone() }
     }
 
     pub(crate) fn clear(&self) {
@@ -246,6 +294,7 @@ impl FaultPlan {
             let spent = armed.fault.times.is_some_and(|times| armed.hits.load(Ordering::SeqCst) >= times);
             if armed.seen > armed.fault.skip && !spent {
                 armed.hits.fetch_add(1, Ordering::SeqCst);
+                armed.struck.notify_one();
                 return Some(armed.fault.clone());
             }
         }
@@ -295,6 +344,8 @@ impl FaultPlan {
             Outcome::HalfBody => break_in_half(served.await?).await,
             Outcome::Garbage(bytes) => Ok(answer(200, "application/json", bytes)),
             Outcome::Rewrite(change) => rewrite(served.await?, &change).await,
+            Outcome::Lag(late) => Ok(served.await?.map(|body| lagging(body, late))),
+            Outcome::Twice => Ok(served.await?.map(repeated)),
         }
     }
 }
@@ -304,7 +355,28 @@ async fn detached(work: impl Future<Output = Answer> + Send + 'static) -> Answer
     tokio::spawn(work).map(|joined| joined.unwrap_or(Err(Reset))).await
 }
 
-async fn rewrite(response: hyper::Response<super::http::Body>, change: &Rewriter) -> Answer {
+fn pieces(body: Body) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    let frames = futures::stream::unfold(body, |mut body| async { Some((body.frame().await?, body)) });
+    frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() })
+}
+
+fn lagging(body: Body, late: Duration) -> Body {
+    // The pieces are under way side by side: each is late by the same time.
+    let stamped = pieces(body).map(move |piece| (Instant::now() + late, piece));
+    stream_body(stamped.then(|(due, piece)| async move {
+        tokio::time::sleep_until(due).await;
+        piece
+    }))
+}
+
+fn repeated(body: Body) -> Body {
+    stream_body(pieces(body).flat_map(|piece| {
+        let again = piece.as_ref().ok().cloned().map(Ok);
+        futures::stream::iter(std::iter::once(piece).chain(again))
+    }))
+}
+
+async fn rewrite(response: hyper::Response<Body>, change: &Rewriter) -> Answer {
     let (parts, body) = response.into_parts();
     let bytes = body.collect().await.map_err(|_| Reset)?.to_bytes();
     let changed = match serde_json::from_slice(&bytes) {

@@ -5,7 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -17,10 +17,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::clock::lock;
 use super::exec::Upgrade;
 
 /// The body of an answer.
@@ -108,8 +110,33 @@ pub(crate) async fn break_in_half(response: Response<Body>) -> Answer {
     Ok(Response::from_parts(parts, stream_body(chunks)))
 }
 
+/// A listener in memory, without the system's sockets: on paused time, nothing waits for the system then.
+#[derive(Debug, Default)]
+pub(crate) struct Door(Mutex<Option<UnboundedSender<DuplexStream>>>);
+
+impl Door {
+    /// Bytes that are under way in one direction.
+    const WINDOW: usize = 256 * 1024;
+
+    /// Listens anew.
+    pub(crate) fn open(&self) -> UnboundedReceiver<DuplexStream> {
+        let (sender, receiver) = unbounded_channel();
+        *lock(&self.0) = Some(sender);
+        receiver
+    }
+
+    /// Connects, if anybody listens.
+    pub(crate) fn dial(&self) -> io::Result<DuplexStream> {
+        let (ours, theirs) = tokio::io::duplex(Self::WINDOW);
+        let sent = lock(&self.0).as_ref().is_some_and(|door| door.send(theirs).is_ok());
+        if sent { Ok(ours) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
+    }
+}
+
 /// Where a server listens.
 pub(crate) enum Listener {
+    /// In memory.
+    Door(UnboundedReceiver<DuplexStream>),
     /// A TCP port.
     Tcp(TcpListener),
     /// A unix socket.
@@ -138,11 +165,16 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: Listener, service: Service) {
+async fn accept(mut listener: Listener, service: Service) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
-            match &listener {
+            match &mut listener {
+                Listener::Door(door) => match door.recv().await {
+                    Some(stream) => Ok(serve(stream, service.clone()).boxed()),
+                    // Opened anew by somebody else: nobody comes here any more.
+                    None => std::future::pending().await,
+                },
                 Listener::Tcp(listener) => {
                     listener.accept().await.map(|(stream, _)| serve(stream, service.clone()).boxed())
                 }
@@ -236,13 +268,18 @@ pub(crate) async fn call(
     headers: &[(HeaderName, &str)],
     body: Option<&Value>,
 ) -> io::Result<Reply> {
-    let response = request(peer, method, uri, headers, body).await?;
+    whole(request(peer, method, uri, headers, body).await?).await
+}
+
+/// Reads the whole of an answer.
+pub(crate) async fn whole(response: Response<Incoming>) -> io::Result<Reply> {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
     Ok(Reply { status: parts.status.as_u16(), headers: parts.headers, body })
 }
 
-async fn send(
+/// One request on a connection that is there.
+pub(crate) async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     method: Method,
     uri: &str,

@@ -2,7 +2,7 @@
 //!
 //! It calls the agent over its socket, as the plugin does. Must not know: why the agent refuses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -125,7 +125,7 @@ async fn run(shared: Arc<KubeletShared>) {
     let store = shared.api.0.lifecycle.store.clone();
     let mut changed = store.subscribe();
     let mut workers: JoinSet<String> = JoinSet::new();
-    let mut known: HashMap<String, Arc<Notify>> = HashMap::new();
+    let mut known: BTreeMap<String, Arc<Notify>> = BTreeMap::new();
     let mut cursor = 0;
     loop {
         changed.mark_unchanged();

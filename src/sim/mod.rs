@@ -25,6 +25,7 @@ mod ipam;
 mod kubelet;
 mod lifecycle;
 mod limiter;
+mod local;
 mod model;
 mod paging;
 mod patch;
@@ -46,7 +47,7 @@ mod watch;
 mod workload;
 
 pub use agent::Agent;
-pub use agent_state::AgentOptions;
+pub use agent_state::{AgentOptions, RemovedEndpoint};
 pub use api_options::{ApiOptions, Attributes, Authorizer};
 pub use apiserver::ApiServer;
 pub use clock::Clock;
@@ -60,6 +61,7 @@ pub use ipam::{Cidr, InvalidCidr};
 pub use kubelet::{Kubelet, KubeletOptions};
 pub use lifecycle::{DeleteOptions, Deletion};
 pub use limiter::{Limits, RateLimits};
+pub use local::Local;
 pub use request_log::RequestRecord;
 pub use resource::{
     ADMISSION_BINDINGS, ADMISSION_POLICIES, CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, CILIUM_NODES,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::access::{User, namespace_of};
 use super::apiserver::Shared;
+use super::clock::lock;
 use super::fence::Wish;
 use super::http::Call;
 use super::lifecycle::{Author, DeleteOptions, Deletion};
@@ -152,7 +153,12 @@ fn delete_one(
             pod,
             namespace: &of_namespace,
         };
-        fence.map_or(Ok(()), |fence| fence.admit(&wish))
+        fence.map_or(Ok(()), |fence| fence.admit(&wish))?;
+        let witness = lock(&shared.witness).clone().filter(|_| target.resource == &PODS && !options.dry_run);
+        if let Some(witness) = witness {
+            (witness.0)(pod);
+        }
+        Ok(())
     };
     shared.lifecycle.delete_admitted(target.resource, namespace, name, options, admit)
 }

@@ -7,7 +7,7 @@ use rstest::rstest;
 use tokio::net::UnixListener;
 use tokio::time::Instant;
 
-use super::super::{AgentClient, AgentOptions, CallError, Disconnected};
+use super::super::{AgentClient, AgentOptions, CallError, Disconnected, Wire};
 use super::fake::{Act, FakeAgent, answer, json};
 use crate::domain::{
     Containers, Controller, DisconnectTarget, Event, Events, Limits, Lookup, NodeName, Observation,
@@ -22,6 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 fn client(dir: &std::path::Path) -> (AgentClient, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new());
     let options = AgentOptions {
+        wire: Wire::Socket,
         socket_dir: dir.to_owned(),
         timeout: TIMEOUT,
         lookup_interval: Duration::from_secs(1),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::super::health::version_from_slice;
-use super::super::{AgentClient, AgentOptions};
+use super::super::{AgentClient, AgentOptions, Wire};
 use super::fake::{Act, FakeAgent, json};
 use crate::domain::{CiliumVersion, Read, ReadFailure};
 use crate::metrics::Metrics;
@@ -14,7 +14,8 @@ const TRANSCRIPT: &str = include_str!("../../../tests/cilium-agent/transcripts/h
 async fn asked(agent: &FakeAgent) -> (Read<CiliumVersion>, String) {
     let metrics = Arc::new(Metrics::new());
     let (timeout, lookup_interval) = (Duration::from_secs(2), Duration::from_secs(1));
-    let options = AgentOptions { socket_dir: agent.dir().to_owned(), timeout, lookup_interval };
+    let options =
+        AgentOptions { socket_dir: agent.dir().to_owned(), wire: Wire::Socket, timeout, lookup_interval };
     let version = AgentClient::new(options, Arc::clone(&metrics)).version().await;
     (version, metrics.encode().unwrap())
 }

@@ -11,6 +11,7 @@ use crate::admin::Auth;
 use crate::cli::connection::ConnectionArgs;
 use crate::cli::duration;
 use crate::cli::log::LogArgs;
+use crate::clock::WallClock;
 use crate::domain::{Limits, NodeName, RemedyKind, judge};
 use crate::engine::{EngineOptions, Mode, Namespaces};
 use crate::kube::{LabelMatch, WatchOptions};
@@ -389,12 +390,19 @@ impl RunArgs {
         }
     }
 
-    pub(super) fn watch_options(&self, timeout: Duration) -> WatchOptions {
+    pub(super) fn watch_options(
+        &self,
+        timeout: Duration,
+        clock: WallClock,
+        jitter: Option<u64>,
+    ) -> WatchOptions {
         WatchOptions {
             node: self.node_name.clone(),
             agent_labels: self.agent.agent_pod_selector.clone(),
             agent_container: self.agent.agent_container.clone(),
             timeout,
+            clock,
+            jitter,
         }
     }
 }

@@ -4,11 +4,13 @@ mod access;
 mod args;
 mod protection;
 mod tell;
+mod watchdog;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -16,15 +18,14 @@ use tokio::task::JoinHandle;
 pub(super) use args::RunArgs;
 pub(super) use protection::{RESTART_LEASE, delete_leases};
 
-use crate::admin::{Check, Health, Server, ServerLimits, guard, log_level, router, stream_router};
-use crate::cilium::{AgentClient, AgentOptions};
-use crate::engine::{Book, Channels, Engine, Guard, Listeners, Live};
-use crate::kube::{PodStore, Protection, Reader, Recorder, connect, watch_pods};
+use crate::admin::{Health, Server, ServerLimits, guard, log_level, router, stream_router};
+use crate::kube::connect;
 use crate::metrics::Metrics;
-use protection::{LeaseNames, Questions};
+pub use watchdog::Around;
+#[cfg(feature = "sim")]
+pub use watchdog::InProcess;
+use watchdog::{Told, Watchdog};
 
-/// Look-ups by address start this far apart: the agent's API is shared with the CNI plugin.
-const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The loop counts as stuck after this long without a turn; one judgement is bounded far below.
 const STUCK_AFTER: Duration = Duration::from_mins(3);
 const JUDGE_TIMEOUT: Duration = Duration::from_mins(1);
@@ -40,7 +41,7 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     let metrics = Arc::new(Metrics::new());
     let health = Health::new(STUCK_AFTER);
     let engine_options = args.engine_options();
-    let hub = tell::hub(&engine_options, &metrics);
+    let hub = tell::hub(&engine_options, &metrics, Timestamp::now());
     tell::checks(&health, &hub, &args.node_name);
 
     // Served before anything that may block, so that a probe finds out what is missing.
@@ -57,56 +58,12 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     let server = server.with_limits(ServerLimits { connections, ..ServerLimits::default() });
     let serving = tokio::spawn(server.serve(pages, until(closed)));
 
-    let options = args.connection.options();
-    let (client, opened) = connect(&options, &metrics).await?;
-    let store = PodStore::default();
-    let mut watching = tokio::spawn(watch_pods(
-        client.clone(),
-        opened,
-        args.watch_options(options.timeout),
-        store.clone(),
-        Arc::clone(&metrics),
-        tell::watch(health.clone(), args.node_name.clone()),
-    ));
-
-    let agent = AgentOptions {
-        socket_dir: args.agent.agent_socket_dir.clone(),
-        timeout: args.agent.agent_timeout,
-        lookup_interval: LOOKUP_INTERVAL,
-    };
-    let reader = Arc::new(Reader::new(client.clone(), options.timeout, store.clone()));
-    reviews.begin(&reader, options.timeout);
-    let names = LeaseNames::of(&args);
-    let leases = names.leases(&reader, &engine_options);
-    let agent = AgentClient::new(agent, Arc::clone(&metrics));
-    let agent_pod = (args.agent.agent_pod_selector.clone(), args.agent.agent_container.clone());
-    let live = Live::new(args.node_name.clone(), agent, Arc::clone(&reader), store, agent_pod, leases);
-    let (found, protection) = watch::channel(Protection::Unknown(vec!["not tested yet".to_owned()]));
-    let recorder = Arc::new(Recorder::new(client, &args.node_name, options.timeout, Arc::clone(&metrics)));
-    let listeners = Listeners {
-        engine: found,
-        health: health.clone(),
-        metrics: Arc::clone(&metrics),
-        changed: protection::event(Arc::clone(&recorder), &engine_options),
-    };
-    let (questions, required) = (Questions::of(&args, &engine_options, &names), engine_options.require_fence);
-    let needed = protection::is_needed(&engine_options);
-    let mut protecting: JoinHandle<()> = tokio::spawn(async move {
-        if !needed {
-            listeners.health.set(Check::Fence, Ok(()));
-            return std::future::pending().await;
-        }
-        let mut guard = Guard::new(required, listeners);
-        loop {
-            let found = questions.ask(&reader).await;
-            tokio::time::sleep(guard.heard(found)).await;
-        }
-    });
-    let (dir, bounds) = (args.safety.state_dir.clone(), args.bounds.options());
-    let book = Book::at(dir, args.node_name.clone(), bounds, Arc::clone(&metrics));
-    let channels = Channels { hub: hub.clone(), notes: tell::notes(&recorder) };
-    let engine = Engine::new(engine_options, live, book, protection, channels, health.clone(), metrics);
-    let mut engine = tokio::spawn(engine.run(stopped));
+    let client = connect(&args.connection.options(), &metrics).await?;
+    let told = Told { hub: hub.clone(), health: health.clone(), metrics };
+    let watchdog = Watchdog::start(&args, client, Around::of_system(), told, stopped);
+    reviews.begin(&watchdog.reader, args.connection.options().timeout);
+    let Watchdog { mut engine, mut watching, mut protecting, recorder, reader } = watchdog;
+    drop(reader);
 
     tokio::select! {
         () = stop.next() => {}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::RunArgs;
+use crate::clock::WallClock;
 use crate::domain::{NodeName, RemedyKind};
 use crate::engine::{EngineOptions, Mode, NoteReason};
 use crate::kube::{
@@ -41,9 +42,15 @@ impl LeaseNames {
     }
 
     /// Those for pods in deletion, and the one for the restart of an agent.
-    pub(super) fn leases(&self, reader: &Arc<Reader>, options: &EngineOptions) -> (Leases, Leases) {
+    pub(super) fn leases(
+        &self,
+        reader: &Arc<Reader>,
+        options: &EngineOptions,
+        clock: &WallClock,
+    ) -> (Leases, Leases) {
         let leases = |names: &Vec<String>, ttl| {
-            Leases::new(Arc::clone(reader), self.namespace.clone(), names.clone(), options.node.clone(), ttl)
+            let (reader, clock) = (Arc::clone(reader), clock.clone());
+            Leases::new(reader, self.namespace.clone(), names.clone(), options.node.clone(), ttl, clock)
         };
         (
             leases(&self.delete, DELETE_LEASE + options.verify_timeout),

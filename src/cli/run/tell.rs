@@ -13,14 +13,14 @@ use crate::metrics::Metrics;
 use crate::stream::{CheckChanged, Event, Hub, Started, Stopping};
 
 /// The events of this process.
-pub(super) fn hub(options: &EngineOptions, metrics: &Arc<Metrics>) -> Hub {
+pub(super) fn hub(options: &EngineOptions, metrics: &Arc<Metrics>, now: Timestamp) -> Hub {
     let started = Started {
         node: options.node.to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: options.mode.as_str().to_owned(),
         remedies: options.remedies.iter().map(ToString::to_string).collect(),
     };
-    Hub::new(options.node.clone(), started, Arc::clone(metrics), Timestamp::now())
+    Hub::new(options.node.clone(), started, Arc::clone(metrics), now)
 }
 
 /// Where it serves.

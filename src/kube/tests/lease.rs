@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
 
 use super::fake::{Answer, Asked, Log, TIMEOUT, client, status};
+use crate::clock::WallClock;
 use crate::domain::{ReadFailure, Unreadable};
 use crate::kube::{Leases, NoLease, PodStore, Reader};
 
@@ -72,7 +73,7 @@ fn version(object: &Value) -> u64 {
 fn leases(client: &Client, names: &[&str], node: &str) -> Leases {
     let reader = Reader::new(client.clone(), TIMEOUT, PodStore::default());
     let names = names.iter().map(|name| (*name).to_owned()).collect();
-    Leases::new(Arc::new(reader), "ns".to_owned(), names, node.parse().unwrap(), TTL)
+    Leases::new(Arc::new(reader), "ns".to_owned(), names, node.parse().unwrap(), TTL, WallClock::system())
 }
 
 fn serve(store: &Store) -> (Client, Log) {

@@ -1,0 +1,120 @@
+//! Faults from a seed, at any instant of a node's life, on paused time: the whole watchdog against the simulated
+//! cluster in memory. After each second: no live endpoint cut, no pod deleted that was not wedged on Cilium's own
+//! address, no cap exceeded, everything on record. In the end: every provable leak is healed.
+//!
+//! `FAULT_SEEDS=10000 FAULT_SWEEP=all cargo test --release --test faults` runs so many seeds and each fault at each request, `FAULT_FIRST=500` from that one on,
+//! `FAULT_SEED=42` that one alone with its plan.
+#![cfg(feature = "sim")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "clippy.toml allows them in functions that are tests, and these serve nothing else"
+)]
+#![allow(missing_docs, unreachable_pub, reason = "nothing outside uses a test")]
+
+mod dice;
+mod run;
+mod scene;
+mod sweep;
+mod trouble;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use run::{Outcome, seeded, story};
+use trouble::{Target, Trouble};
+
+/// As many as a quick run of all tests affords.
+const QUICK: u64 = 30;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
+}
+
+/// Runs all of them, on all cores.
+fn on_all_cores<T: Send>(count: u64, one: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let next = AtomicU64::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let worker = || {
+        let mut made = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return made;
+            }
+            made.push(one(at));
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    })
+}
+
+fn fail(failures: &[String], of: u64) {
+    let some = failures[..failures.len().min(5)].join("\n");
+    assert!(failures.is_empty(), "{} of {of} runs failed, such as:\n{some}", failures.len());
+}
+
+#[test]
+fn seeds() {
+    if let Some(seed) = number("FAULT_SEED") {
+        println!("{}", story(seed));
+        if std::env::var_os("FAULT_LOG").is_some() {
+            tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().init();
+        }
+        let outcome = seeded(seed);
+        if std::env::var_os("FAULT_REQUESTS").is_some() {
+            outcome.requests.iter().for_each(|line| println!("{line}"));
+        }
+        assert_eq!(outcome.failure, None);
+        return;
+    }
+    let (first, count) = (number("FAULT_FIRST").unwrap_or(0), number("FAULT_SEEDS").unwrap_or(QUICK));
+    let outcomes = on_all_cores(count, |at| (first + at, seeded(first + at)));
+    let failed =
+        |(seed, outcome): &(u64, Outcome)| Some(format!("{}  {}", story(*seed), outcome.failure.as_ref()?));
+    fail(&outcomes.iter().filter_map(failed).collect::<Vec<_>>(), count);
+    let sum =
+        |count: fn(&Outcome) -> usize| outcomes.iter().map(|(_, outcome)| count(outcome)).sum::<usize>();
+    let (disconnected, deleted) = (sum(|it| it.disconnected), sum(|it| it.deleted));
+    let slowest = outcomes.iter().map(|(_, outcome)| outcome.quiet).max().unwrap_or_default();
+    println!(
+        "{count} runs: {disconnected} stale endpoints disconnected, {deleted} pods moved; all healed {} s after the last trouble",
+        slowest.as_secs()
+    );
+    // Runs in which nothing is done would prove nothing.
+    assert!(disconnected as u64 > count, "{disconnected} disconnects in {count} runs");
+    assert!(deleted as u64 > count / 5, "{deleted} pods moved in {count} runs");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [3, 7, 11] {
+        let (first, second) = (seeded(seed), seeded(seed));
+        assert!(first.requests.len() > 100);
+        let differs = first.requests.iter().zip(&second.requests).find(|(one, other)| one != other);
+        assert_eq!(differs, None, "{}", story(seed));
+        assert_eq!(first, second);
+    }
+}
+
+/// Each fault at each request; as a quick run only every 61st of them.
+#[test]
+fn one_fault_between_any_two_calls() {
+    let (usual, api, agent) = sweep::requests();
+    assert_eq!((usual.failure, usual.disconnected, usual.deleted), (None, 1, 1));
+    assert!(api > 50 && agent > 10, "{api} and {agent} requests");
+    let at = |target, count| (1..=count).flat_map(move |nth| sweep::troubles(target, nth));
+    let all: Vec<Trouble> = at(Target::Api, api).chain(at(Target::Agent, agent)).collect();
+    let step = if std::env::var_os("FAULT_SWEEP").is_some() { 1 } else { 61 };
+    let chosen: Vec<&Trouble> = all.iter().step_by(step).collect();
+    let count = chosen.len() as u64;
+    let failures = on_all_cores(count, |at| {
+        let trouble = chosen[usize::try_from(at).expect("an index")];
+        sweep::failure(trouble).map(|why| format!("{trouble:?}: {why}"))
+    });
+    println!("{count} of {} faults at {api} requests to the API server and {agent} to the agent", all.len());
+    fail(&failures.into_iter().flatten().collect::<Vec<_>>(), count);
+}
