@@ -21,9 +21,10 @@ pub(super) use protection::{RESTART_LEASE, delete_leases};
 use crate::admin::{Health, Server, ServerLimits, guard, log_level, router, stream_router};
 use crate::kube::connect;
 use crate::metrics::Metrics;
-pub use watchdog::Around;
+#[cfg(not(feature = "sim"))]
+use watchdog::Around;
 #[cfg(feature = "sim")]
-pub use watchdog::InProcess;
+pub use watchdog::{Around, InProcess};
 use watchdog::{Told, Watchdog};
 
 /// The loop counts as stuck after this long without a turn; one judgement is bounded far below.

@@ -24,6 +24,10 @@ const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is around a watchdog besides the API server.
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "sim"),
+    allow(unreachable_pub, reason = "only who plays with the simulation reaches it")
+)]
 pub struct Around {
     /// The wall clock.
     pub clock: WallClock,
