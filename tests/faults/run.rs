@@ -43,7 +43,8 @@ pub(crate) fn seeded(seed: u64) -> Outcome {
     let mut dice = Dice::new(seed);
     let planned = plan(&mut dice, TROUBLE);
     let mode = dice.one_of(&["kubernetes", "delegated-plugin"]);
-    on_paused_time(run(seed, mode, planned, async |scene: &Scene| live(scene, &mut dice).await))
+    let pull = Duration::from_secs(dice.one_of(&[0, 0, 1, 15]));
+    on_paused_time(run(seed, (mode, pull), planned, async |scene: &Scene| live(scene, &mut dice).await))
 }
 
 /// The story of a seed's run, for people.
@@ -58,11 +59,11 @@ pub(crate) fn story(seed: u64) -> String {
 /// A run with this going wrong.
 pub(crate) async fn run(
     seed: u64,
-    mode: &str,
+    (mode, pull): (&str, Duration),
     planned: Vec<Planned>,
     live: impl AsyncFnOnce(&Scene) -> Result<(), String>,
 ) -> Outcome {
-    let scene = Scene::new(seed, mode).await;
+    let scene = Scene::new(seed, mode, pull).await;
     let mut keeper = tokio::spawn(keep(scene.clone(), planned));
     let lived = async {
         live(&scene).await?;

@@ -67,8 +67,8 @@ fn directory() -> TempDir {
 }
 
 impl Scene {
-    /// A node whose agent has been up for long, in an IPAM mode.
-    pub(crate) async fn new(seed: u64, ipam_mode: &str) -> Self {
+    /// A node whose agent has been up for long, in an IPAM mode; its pods take that long to pull their images.
+    pub(crate) async fn new(seed: u64, ipam_mode: &str, start_delay: Duration) -> Self {
         let dir = directory();
         let options = ClusterOptions {
             api: ApiOptions::with_manifests(),
@@ -87,6 +87,7 @@ impl Scene {
             options.agent.rate_limits.create = None;
         }
         options.with_agent_pod = true;
+        options.kubelet.start_delay = start_delay;
         let node = cluster.add_node(options).expect("a node");
         // Its pod, namespace and Leases; the token goes in memory.
         drop(cluster.watchdog_kubeconfig(&node).expect("the watchdog's pod"));

@@ -28,7 +28,7 @@ async fn three_wedges(scene: &Scene) -> Result<(), String> {
 fn with(trouble: Option<Trouble>) -> Outcome {
     let lasts = Duration::from_mins(1);
     let planned = trouble.map(|trouble| Planned { at: Duration::ZERO, lasts, trouble });
-    on_paused_time(run(1, "delegated-plugin", planned.into_iter().collect(), three_wedges))
+    on_paused_time(run(1, ("delegated-plugin", Duration::ZERO), planned.into_iter().collect(), three_wedges))
 }
 
 /// How many requests the watchdog makes at each server while the wedges are healed, where nothing goes wrong.
