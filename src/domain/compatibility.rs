@@ -1,4 +1,4 @@
-//! What is known of versions of Cilium and of IPAM modes: one table, and the gate that it is.
+//! What is known of versions of Cilium and of IPAM modes: one table, the gate that it is, and who needs no watchdog.
 //!
 //! Pure. It must not know how a version is read, nor whether somebody told the watchdog to act all the same. What is not
 //! in the table is unknown, and unknown only observes. `docs/compatibility.md` is made from it ([`document`]).
@@ -62,6 +62,8 @@ pub struct VersionRow {
     pub ids: &'static str,
     /// What names the owner of an endpoint.
     pub owner: &'static str,
+    /// The first patch version that leaves no such endpoints behind, if one is known. Enter it with its source.
+    pub fixed: Option<u32>,
     /// What it was checked against.
     pub checked: &'static str,
     /// Where it says so.
@@ -87,7 +89,7 @@ const fn row(
     checked: &'static str,
     source: &'static str,
 ) -> VersionRow {
-    VersionRow { minor, ids, owner, checked, source }
+    VersionRow { minor, ids, owner, fixed: None, checked, source }
 }
 
 /// Every minor version that is known, oldest first, without a gap.
@@ -154,6 +156,34 @@ pub fn known_versions() -> String {
     format!("1.{} to 1.{}", minor(VERSIONS.first()), minor(VERSIONS.last()))
 }
 
+/// What is known of a fix of the leak in Cilium itself, for one version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fix {
+    /// No version is known to have one.
+    Nowhere,
+    /// This version has it.
+    Here,
+    /// This version has none, and this is the oldest newer one that has.
+    From(CiliumVersion),
+    /// Some versions have it; this one is not in the table.
+    Unknown,
+}
+
+/// What these rows, which are all that is known ([`VERSIONS`]), say of a version.
+pub fn fix(version: CiliumVersion, rows: &[VersionRow]) -> Fix {
+    let fixed = |row: &VersionRow| row.fixed.map(|patch| CiliumVersion { major: 1, minor: row.minor, patch });
+    if rows.iter().all(|row| row.fixed.is_none()) {
+        return Fix::Nowhere;
+    }
+    let Some(row) = rows.iter().find(|row| version.major == 1 && version.minor == row.minor) else {
+        return Fix::Unknown;
+    };
+    if fixed(row).is_some_and(|first| first <= version) {
+        return Fix::Here;
+    }
+    rows.iter().filter_map(fixed).filter(|first| *first > version).min().map_or(Fix::Unknown, Fix::From)
+}
+
 /// What may be done on this version and IPAM mode, whatever the verdicts say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gate {
@@ -185,6 +215,22 @@ pub fn gate(version: &Read<CiliumVersion>, mode: &IpamMode) -> Gate {
     }
 }
 
+/// What Cilium's own threads say of the leak.
+const UPSTREAM: &str = "\
+### The leak itself
+
+\"None known\" means that no release is known to leave no such endpoints behind. What was found in Cilium's own threads:
+
+| thread | what it says |
+|---|---|
+| cilium/cilium#14898, merged | endpoints whose network interface is gone are collected by and by. One whose interface is still there stays |
+| cilium/cilium#31456, merged | one cause, of chained Cilium only: endpoints made before 1.15 were not found again when their pods ended |
+| cilium/cilium#29647, closed as stale | a pod that is deleted by force, without a call of the CNI plugin, leaves its endpoint behind |
+| cilium/cilium#34595, closed, not merged | would have deleted the old endpoint when a new one asks for its address. It does not ask whether the old one is alive |
+
+`doctor` has a line `retirement` that goes by this column: [when can I remove it?](faq.md#when-can-i-remove-it)
+";
+
 /// `docs/compatibility.md`.
 pub fn document() -> String {
     let mut text = format!(
@@ -194,15 +240,17 @@ pub fn document() -> String {
          only observes, unless it is told otherwise.\n\n\
          ## Cilium\n\n\
          Known: {}. What is between them differs in how an endpoint can be named for good, and in what names its pod.\n\n\
-         | version | disconnects by | the owner is named by | checked against | source |\n|---|---|---|---|---|\n",
+         | version | disconnects by | the owner is named by | leak fixed in | checked against | source |\n|---|---|---|---|---|---|\n",
         known_versions()
     );
     for row in &VERSIONS {
-        let VersionRow { minor, ids, owner, checked, source } = row;
+        let VersionRow { minor, ids, owner, fixed, checked, source } = row;
+        let fixed = fixed.map_or_else(|| "none known".to_owned(), |patch| format!("1.{minor}.{patch}"));
         // A String takes all that is written to it.
-        let _ = writeln!(text, "| 1.{minor} | {ids} | {owner} | {checked} | {source} |");
+        let _ = writeln!(text, "| 1.{minor} | {ids} | {owner} | {fixed} | {checked} | {source} |");
     }
-    text += "\nWhere the agent names no owner, a CiliumEndpoint with the same id and attachment does (1.15 and newer).\n";
+    text += "\nWhere the agent names no owner, a CiliumEndpoint with the same id and attachment does (1.15 and newer).\n\n";
+    text += UPSTREAM;
     text += "\n## IPAM modes\n\n\
              By `status.ipam-mode` of the agent's configuration. Where disconnecting is withheld the other remedies are not.\n\n\
              | mode | `disconnect-endpoint` | why | source |\n|---|---|---|---|\n";

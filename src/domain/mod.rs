@@ -27,8 +27,8 @@ mod verdict;
 
 pub use act::{ActOutcome, Cause, RemedyKind};
 pub use compatibility::{
-    CiliumVersion, Gate, IPAM_MODES, IpamRow, VERSIONS, VersionRow, document as compatibility_document, gate,
-    known_mode, known_version, known_versions,
+    CiliumVersion, Fix, Gate, IPAM_MODES, IpamRow, VERSIONS, VersionRow, document as compatibility_document,
+    fix, gate, known_mode, known_version, known_versions,
 };
 pub use evidence::{Check, Evidence, Outcome};
 pub use failure::{Event, Failure, NewestFailure, SandboxEvents};

@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::seen::{AgentPod, Cluster, Purpose, Right, Seen, Served, Watchdog};
-use crate::domain::{CiliumVersion, IpamMode, known_mode, known_version, known_versions};
+use crate::domain::{CiliumVersion, IpamMode, VERSIONS, known_mode, known_version, known_versions};
+use retirement::retirement;
 use safety::{fence, leases, pause};
 
+mod retirement;
 mod safety;
 
 /// The oldest minor version of Kubernetes 1.
@@ -84,6 +86,7 @@ pub(super) fn lines(cluster: &Cluster) -> Vec<Line> {
     lines.push(ipam(cluster));
     lines.push(watchdog(cluster));
     lines.push(pause(cluster));
+    lines.push(retirement(&cluster.agents, &VERSIONS));
     lines
 }
 

@@ -3,7 +3,8 @@
 use rstest::rstest;
 
 use crate::domain::{
-    CiliumVersion, Gate, IPAM_MODES, IpamMode, Read, ReadFailure, Unreadable, VERSIONS, gate, known_versions,
+    CiliumVersion, Fix, Gate, IPAM_MODES, IpamMode, Read, ReadFailure, Unreadable, VERSIONS, VersionRow, fix,
+    gate, known_versions,
 };
 
 fn mode(word: &str) -> IpamMode {
@@ -105,4 +106,44 @@ fn the_table_has_no_gap_and_no_row_twice() {
     words.dedup();
     assert_eq!(words.len(), IPAM_MODES.len());
     assert!(IPAM_MODES.iter().all(|row| !row.reason.is_empty() && !row.source.is_empty()));
+}
+
+/// The table, with a fix in 1.19.6 and 1.20.3.
+fn with_a_fix() -> Vec<VersionRow> {
+    let fixed = |row: &VersionRow| match row.minor {
+        19 => VersionRow { fixed: Some(6), ..*row },
+        20 => VersionRow { fixed: Some(3), ..*row },
+        _ => *row,
+    };
+    VERSIONS.iter().map(fixed).collect()
+}
+
+fn from(text: &str) -> Fix {
+    Fix::From(text.parse().unwrap())
+}
+
+#[rstest]
+#[case::older_line("1.18.9", from("1.19.6"))]
+#[case::right_before("1.19.5", from("1.19.6"))]
+#[case::the_first("1.19.6", Fix::Here)]
+#[case::newer_line_without_it("1.20.2", from("1.20.3"))]
+#[case::newer_line_with_it("1.20.30", Fix::Here)]
+#[case::too_new("1.21.0", Fix::Unknown)]
+#[case::too_old("1.13.18", Fix::Unknown)]
+#[case::another_major("2.19.6", Fix::Unknown)]
+fn who_has_the_fix(#[case] version: &str, #[case] known: Fix) {
+    assert_eq!(fix(version.parse().unwrap(), &with_a_fix()), known);
+}
+
+#[test]
+fn a_line_after_the_last_fix_is_not_told_to_go_back() {
+    let mut rows = with_a_fix();
+    rows.last_mut().unwrap().fixed = None;
+    assert_eq!(fix("1.20.2".parse().unwrap(), &rows), Fix::Unknown);
+}
+
+#[test]
+fn no_release_is_known_to_have_a_fix() {
+    // With the first one, `doctor` says so, docs/compatibility.md is written anew, and docs/faq.md wants other words.
+    assert_eq!(fix("1.20.2".parse().unwrap(), &VERSIONS), Fix::Nowhere);
 }
