@@ -14,6 +14,8 @@ mod events;
 mod explain;
 mod ledger;
 mod log;
+#[cfg(test)]
+mod reference;
 mod run;
 mod scan;
 mod wrap;
