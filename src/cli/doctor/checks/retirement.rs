@@ -61,14 +61,14 @@ mod tests {
     use super::*;
     use crate::domain::VERSIONS;
 
-    fn agents(tags: &[&str]) -> Seen<Vec<AgentPod>> {
+    fn agents(tags: &[&str]) -> Vec<AgentPod> {
         let agent = |tag: &&str| AgentPod {
             namespace: "kube-system".to_owned(),
             node: "n1".to_owned(),
             ready: true,
             image: format!("quay.io/cilium/cilium:{tag}"),
         };
-        Ok(tags.iter().map(agent).collect())
+        tags.iter().map(agent).collect()
     }
 
     fn with_a_fix() -> Vec<VersionRow> {
@@ -86,7 +86,7 @@ mod tests {
     #[case::no_version(&["latest"], "not known")]
     #[case::no_agent(&[], "not known: no agent could be looked at")]
     fn what_the_agents_run_decides(#[case] tags: &[&str], #[case] said: &str) {
-        let line = retirement(&agents(tags), &with_a_fix());
+        let line = retirement(&Ok(agents(tags)), &with_a_fix());
         assert!(line.seen.starts_with(said), "{}", line.seen);
         assert_eq!((line.level, line.mend), (Level::Ok, None), "a note");
     }
@@ -99,7 +99,9 @@ mod tests {
 
     #[test]
     fn without_a_known_fix_it_says_so_whatever_runs() {
-        for agents in [agents(&["v1.20.2"]), agents(&["latest"]), agents(&[]), Err("403".to_owned())] {
+        for agents in
+            [Ok(agents(&["v1.20.2"])), Ok(agents(&["latest"])), Ok(agents(&[])), Err("403".to_owned())]
+        {
             let line = retirement(&agents, &VERSIONS);
             assert_eq!(line.seen, "no release of Cilium is known to have fixed this");
         }
