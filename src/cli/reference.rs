@@ -145,14 +145,15 @@ fn meaning(arg: &Arg) -> String {
     out
 }
 
-/// The rows of a table of arguments.
+/// The rows of a table of arguments; the twin is under its flag, so that the page stays narrow.
 fn table(out: &mut String, args: &[&Arg]) {
-    out.push_str("| argument | environment | default | meaning |\n|---|---|---|---|\n");
+    out.push_str("| argument, twin | default | meaning |\n|---|---|---|\n");
     for arg in args {
         let mark = if arg.is_required_set() { " \\*" } else { "" };
-        let twin = arg.get_env().map(|env| code(env.to_str().unwrap())).unwrap_or_default();
+        let twin =
+            arg.get_env().map(|env| format!("<br>{}", code(env.to_str().unwrap()))).unwrap_or_default();
         let (names, default, meaning) = (names(arg), default(arg), meaning(arg));
-        let _ = writeln!(out, "| {names}{mark} | {twin} | {default} | {meaning} |");
+        let _ = writeln!(out, "| {names}{mark}{twin} | {default} | {meaning} |");
     }
 }
 
