@@ -32,6 +32,8 @@ pub struct KubeletOptions {
     pub retry_jitter: Duration,
     /// How long a pod takes from its sandbox to its running container (pulling an image).
     pub start_delay: Duration,
+    /// Whether it reports a sandbox, with its addresses, before a container runs. A busy one gets round to it late.
+    pub report_sandbox: bool,
     /// How long a pod takes to stop.
     pub stop_delay: Duration,
     /// How long the CNI plugin waits for the agent.
@@ -45,6 +47,7 @@ impl Default for KubeletOptions {
             retry: Duration::from_secs(12),
             retry_jitter: Duration::from_secs(2),
             start_delay: Duration::ZERO,
+            report_sandbox: true,
             stop_delay: Duration::ZERO,
             cni_timeout: Duration::from_secs(90),
         }
@@ -253,7 +256,9 @@ impl Worker {
                 let addresses = sandbox.addresses.clone();
                 lock(&kubelet.sandboxes).insert(self.uid.clone(), sandbox);
                 if !kubelet.options.start_delay.is_zero() {
-                    self.write(&pod_status::sandboxed(pod, kubelet.node_ip, &addresses, now()));
+                    if kubelet.options.report_sandbox {
+                        self.write(&pod_status::sandboxed(pod, kubelet.node_ip, &addresses, now()));
+                    }
                     for (field, image, _) in pod_status::containers(pod) {
                         self.event(pod, &field, "Normal", "Pulling", &format!("Pulling image \"{image}\""));
                     }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use crate::dice::Dice;
-use crate::scene::{INGRESS, Scene};
+use crate::scene::{INGRESS, Pull, Scene};
 use crate::trouble::{Order, Planned, happen, plan};
 
 /// How long things go wrong.
@@ -43,7 +43,8 @@ pub(crate) fn seeded(seed: u64) -> Outcome {
     let mut dice = Dice::new(seed);
     let planned = plan(&mut dice, TROUBLE);
     let mode = dice.one_of(&["kubernetes", "delegated-plugin"]);
-    let pull = Duration::from_secs(dice.one_of(&[0, 0, 1, 15]));
+    let takes = Duration::from_secs(dice.one_of(&[0, 0, 15, 600]));
+    let pull = Pull { takes, reported: dice.percent(50) };
     on_paused_time(run(seed, (mode, pull), planned, async |scene: &Scene| live(scene, &mut dice).await))
 }
 
@@ -59,7 +60,7 @@ pub(crate) fn story(seed: u64) -> String {
 /// A run with this going wrong.
 pub(crate) async fn run(
     seed: u64,
-    (mode, pull): (&str, Duration),
+    (mode, pull): (&str, Pull),
     planned: Vec<Planned>,
     live: impl AsyncFnOnce(&Scene) -> Result<(), String>,
 ) -> Outcome {
@@ -163,7 +164,7 @@ async fn live(scene: &Scene, dice: &mut Dice) -> Result<(), String> {
             3 => {
                 scene.remove("shop", "db-0", dice.percent(50));
             }
-            // An address of a pod that runs.
+            // An address of a pod that runs, or still pulls its image.
             4 => scene.pod("shop", &format!("copy-{number}"), &format!("10.244.1.{}", 21 + dice.below(4))),
             5 => scene.workload(WorkloadKind::ReplicaSet, &format!("front-{number}"), INGRESS),
             6 => {

@@ -35,6 +35,15 @@ pub(crate) struct Truth {
     pub(crate) violations: Vec<String>,
 }
 
+/// What becomes of a pod between its sandbox and its container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pull {
+    /// How long its image takes.
+    pub(crate) takes: Duration,
+    /// Whether its address is told meanwhile.
+    pub(crate) reported: bool,
+}
+
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
@@ -67,8 +76,8 @@ fn directory() -> TempDir {
 }
 
 impl Scene {
-    /// A node whose agent has been up for long, in an IPAM mode; its pods take that long to pull their images.
-    pub(crate) async fn new(seed: u64, ipam_mode: &str, start_delay: Duration) -> Self {
+    /// A node whose agent has been up for long, in an IPAM mode.
+    pub(crate) async fn new(seed: u64, ipam_mode: &str, pull: Pull) -> Self {
         let dir = directory();
         let options = ClusterOptions {
             api: ApiOptions::with_manifests(),
@@ -87,7 +96,8 @@ impl Scene {
             options.agent.rate_limits.create = None;
         }
         options.with_agent_pod = true;
-        options.kubelet.start_delay = start_delay;
+        options.kubelet.start_delay = pull.takes;
+        options.kubelet.report_sandbox = pull.reported;
         let node = cluster.add_node(options).expect("a node");
         // Its pod, namespace and Leases; the token goes in memory.
         drop(cluster.watchdog_kubeconfig(&node).expect("the watchdog's pod"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cilium_leak_healer::sim::WorkloadKind;
 
 use crate::run::{Outcome, on_paused_time, run};
-use crate::scene::{INGRESS, Scene};
+use crate::scene::{INGRESS, Pull, Scene};
 use crate::trouble::{How, Kill, Planned, Target, Trouble, What};
 
 /// Longer than every time-out of a request.
@@ -28,7 +28,8 @@ async fn three_wedges(scene: &Scene) -> Result<(), String> {
 fn with(trouble: Option<Trouble>) -> Outcome {
     let lasts = Duration::from_mins(1);
     let planned = trouble.map(|trouble| Planned { at: Duration::ZERO, lasts, trouble });
-    on_paused_time(run(1, ("delegated-plugin", Duration::ZERO), planned.into_iter().collect(), three_wedges))
+    let pull = Pull { takes: Duration::ZERO, reported: true };
+    on_paused_time(run(1, ("delegated-plugin", pull), planned.into_iter().collect(), three_wedges))
 }
 
 /// How many requests the watchdog makes at each server while the wedges are healed, where nothing goes wrong.
