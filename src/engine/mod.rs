@@ -153,6 +153,7 @@ impl<P: Parts> Engine<P> {
             let next =
                 self.wedges.values().map(|wedge| wedge.due).min().unwrap_or_else(|| Instant::now() + TURN);
             tokio::select! {
+                biased;
                 _ = stop.changed() => {}
                 _ = changes.changed() => {}
                 () = tokio::time::sleep_until(next.min(Instant::now() + TURN)) => {}
@@ -300,6 +301,7 @@ impl<P: Parts> Engine<P> {
         });
         // Reading may be left at any time: nothing was begun.
         let observed = tokio::select! {
+            biased;
             () = stopped(stop) => return,
             observed = tokio::time::timeout(self.options.judge_timeout, observing) => observed,
         };

@@ -75,6 +75,7 @@ pub async fn watch_pods(
                 Duration::from_secs(u64::from(WATCH_SECONDS) + 30)
             };
             let next = tokio::select! {
+                biased;
                 () = opened.next() => {
                     // A watch that resumes says so by nothing else than its answer's head.
                     report(Ok(()));

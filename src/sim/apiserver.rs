@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
 use super::access::{User, issue_token};
 use super::api_options::ApiOptions;
+use super::beacon::Beacon;
 use super::clock::{Clock, lock};
 use super::exec::Executor;
 use super::faults::{Fault, FaultPlan, Injected};
@@ -47,9 +47,9 @@ pub(crate) struct Shared {
     pub lifecycle: Lifecycle,
     pub options: ApiOptions,
     pub address: SocketAddr,
-    pub cut: watch::Sender<u64>,
+    pub cut: Beacon,
     /// Counts how often all connections broke.
-    pub broken: watch::Sender<u64>,
+    pub broken: Beacon,
     pub witness: Mutex<Option<PodWitness>>,
     pub pulse: Pulse,
     pub executor: Mutex<Option<Executor>>,
@@ -71,8 +71,8 @@ impl ApiServer {
             lifecycle,
             options,
             address,
-            cut: watch::Sender::new(0),
-            broken: watch::Sender::new(0),
+            cut: Beacon::default(),
+            broken: Beacon::default(),
             witness: Mutex::default(),
             pulse,
             executor: Mutex::default(),
@@ -120,7 +120,7 @@ impl ApiServer {
     /// Stops listening and breaks all connections; the objects stay.
     pub async fn pause(&self) {
         let server = lock(&self.0.server).take();
-        self.0.broken.send_modify(|times| *times += 1);
+        self.0.broken.tell();
         if let Some(server) = server {
             server.stop().await;
         }
@@ -155,7 +155,7 @@ impl ApiServer {
 
     /// Ends all running watches, as a restarted API server does; the clients may start new ones.
     pub fn cut_watches(&self) {
-        self.0.cut.send_modify(|cuts| *cuts += 1);
+        self.0.cut.tell();
     }
 
     /// Forgets the history: watches and lists from an older version get a 410 from now on.

@@ -184,6 +184,7 @@ async fn accept(mut listener: Listener, service: Service) {
             }
         };
         tokio::select! {
+            biased;
             connection = accepted => match connection {
                 Ok(connection) => { connections.spawn(connection); }
                 // Out of descriptors and the like: others may be freed soon.

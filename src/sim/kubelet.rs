@@ -168,6 +168,7 @@ async fn run(shared: Arc<KubeletShared>) {
             }
         }
         tokio::select! {
+            biased;
             result = changed.changed() => if result.is_err() { return },
             Some(done) = workers.join_next() => if let Ok(uid) = done { known.remove(&uid); },
         }
@@ -211,6 +212,7 @@ impl Worker {
                 ));
             } else if Instant::now() < next_try {
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep_until(next_try) => {}
                     () = self.wake.notified() => {}
                 }

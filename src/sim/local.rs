@@ -13,9 +13,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use hyper::{Request, Response};
-use tokio::sync::watch::Receiver;
 
 use super::apiserver::{ApiServer, Shared, serve};
+use super::beacon::Heard;
 use super::exec::Upgrade;
 use super::http::{Body, Call, stream_body};
 
@@ -83,6 +83,7 @@ where
                 answer
             };
             let answer = tokio::select! {
+                biased;
                 answer = answered => answer.map_err(|_| broken())?,
                 _ = down.changed() => return Err(broken()),
             };
@@ -92,10 +93,11 @@ where
 }
 
 /// A body that breaks when the server goes down.
-fn breaking(body: Body, down: Receiver<u64>) -> Body {
+fn breaking(body: Body, down: Heard) -> Body {
     let frames = futures::stream::unfold(Some((body, down)), |state| async {
         let (mut body, mut down) = state?;
         let frame = tokio::select! {
+            biased;
             frame = body.frame() => frame?,
             _ = down.changed() => Err(broken()),
         };

@@ -9,6 +9,7 @@ mod agent_routes;
 mod agent_state;
 mod api_options;
 mod apiserver;
+mod beacon;
 mod cilium_objects;
 mod clock;
 mod cluster;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use tokio::sync::watch;
 
+use super::beacon::{Beacon, Heard};
 use super::clock::lock;
 use super::http::{Answer, Call};
 
@@ -97,21 +97,15 @@ impl Entry {
 }
 
 /// Tells that something in the cluster changed: an object, an endpoint, a request.
-#[derive(Debug, Clone)]
-pub(crate) struct Pulse(watch::Sender<u64>);
-
-impl Default for Pulse {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
-    }
-}
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pulse(Beacon);
 
 impl Pulse {
     pub(crate) fn beat(&self) {
-        self.0.send_modify(|beats| *beats += 1);
+        self.0.tell();
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> Heard {
         self.0.subscribe()
     }
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use tokio::sync::watch;
 
+use super::beacon::{Beacon, Heard};
 use super::clock::lock;
 use super::resource::Resource;
 
@@ -35,7 +35,7 @@ pub(crate) struct Compacted {
 #[derive(Debug)]
 pub(crate) struct Store {
     tables: Mutex<Tables>,
-    changed: watch::Sender<u64>,
+    changed: Beacon,
 }
 
 /// The tables behind the lock; a transaction sees and writes them whole.
@@ -59,7 +59,7 @@ impl Store {
             history: VecDeque::new(),
             history_limit: history_limit.max(1),
         };
-        Self { tables: Mutex::new(tables), changed: watch::Sender::new(1) }
+        Self { tables: Mutex::new(tables), changed: Beacon::default() }
     }
 
     /// Runs one transaction and tells the watchers if it wrote.
@@ -70,13 +70,13 @@ impl Store {
         let after = tables.revision;
         drop(tables);
         if after != before {
-            self.changed.send_replace(after);
+            self.changed.tell();
         }
         result
     }
 
     /// Learns of every new revision.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub(crate) fn subscribe(&self) -> Heard {
         self.changed.subscribe()
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
+use super::beacon::Heard;
 use super::resource::{EVENTS, NEW_EVENTS, PODS, Resource};
 use super::selector::Selector;
 use super::status::Status;
@@ -35,7 +35,7 @@ pub(crate) fn start(
     store: Arc<Store>,
     request: WatchRequest,
     bookmark_interval: Duration,
-    cut: Receiver<u64>,
+    cut: Heard,
 ) -> Result<impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static, Status> {
     let mut lines = VecDeque::new();
     let mut cursor = 0;
@@ -89,8 +89,8 @@ struct Running {
     ended: bool,
     ticks: Interval,
     deadline: Instant,
-    changed: Receiver<u64>,
-    cut: Receiver<u64>,
+    changed: Heard,
+    cut: Heard,
 }
 
 impl Running {
@@ -117,6 +117,7 @@ impl Running {
                 continue;
             }
             tokio::select! {
+                biased;
                 changed = self.changed.changed() => if changed.is_err() { return None },
                 _ = self.cut.changed() => return None,
                 () = tokio::time::sleep_until(self.deadline) => return None,

@@ -38,20 +38,34 @@ pub(crate) fn on_paused_time<T>(work: impl Future<Output = T>) -> T {
     builder.enable_all().start_paused(true).build().expect("a runtime").block_on(work)
 }
 
-/// The run of a seed.
-pub(crate) fn seeded(seed: u64) -> Outcome {
+/// What a seed gives.
+struct Drawn {
+    dice: Dice,
+    planned: Vec<Planned>,
+    mode: &'static str,
+    pull: Pull,
+}
+
+fn drawn(seed: u64) -> Drawn {
     let mut dice = Dice::new(seed);
     let planned = plan(&mut dice, TROUBLE);
     let mode = dice.one_of(&["kubernetes", "delegated-plugin"]);
     let takes = Duration::from_secs(dice.one_of(&[0, 0, 15, 600]));
     let pull = Pull { takes, reported: dice.percent(50) };
+    Drawn { dice, planned, mode, pull }
+}
+
+/// The run of a seed.
+pub(crate) fn seeded(seed: u64) -> Outcome {
+    let Drawn { mut dice, planned, mode, pull } = drawn(seed);
     on_paused_time(run(seed, (mode, pull), planned, async |scene: &Scene| live(scene, &mut dice).await))
 }
 
 /// The story of a seed's run, for people.
 pub(crate) fn story(seed: u64) -> String {
-    let mut text = format!("seed {seed}:\n");
-    for planned in plan(&mut Dice::new(seed), TROUBLE) {
+    let Drawn { planned, mode, pull, .. } = drawn(seed);
+    let mut text = format!("seed {seed}: IPAM mode {mode}, {pull:?}\n");
+    for planned in planned {
         let _ = writeln!(text, "  {planned}");
     }
     text
@@ -71,6 +85,7 @@ pub(crate) async fn run(
         settle(&scene).await
     };
     let lived = tokio::select! {
+        biased;
         lived = lived => lived,
         ended = &mut keeper => Err(match ended {
             Ok(why) => why,
@@ -122,6 +137,7 @@ async fn process(scene: &Scene, heard: &mut UnboundedReceiver<Order>) -> Result<
     let watchdog = scene.watchdog();
     loop {
         tokio::select! {
+            biased;
             order = heard.recv() => match order {
                 Some(Order::Kill) => return Ok(()),
                 Some(Order::Disk { full }) => disk(scene, full),

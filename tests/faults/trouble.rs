@@ -293,6 +293,7 @@ pub(crate) async fn happen(scene: Scene, planned: Planned, order: impl Fn(Order)
                 Target::Agent => agent.inject(fault.by(WATCHDOG_AT_AGENT)),
             };
             tokio::select! {
+                biased;
                 () = injected.struck() => {
                     // After its effect, which comes at once.
                     tokio::time::sleep(Duration::from_millis(if after { 100 } else { 0 })).await;
@@ -329,6 +330,7 @@ async fn reuse(scene: &Scene, nth: u64) {
     let late = Fault::late_answer(Duration::from_millis(200)).path_matching(lookup);
     let injected = agent.inject(late.by(WATCHDOG_AT_AGENT).from_nth(nth).once());
     tokio::select! {
+        biased;
         () = injected.struck() => {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let ip = *looked_up.lock().unwrap_or_else(PoisonError::into_inner);
