@@ -111,3 +111,8 @@ def zig() -> tuple[str, pathlib.Path]:
     except importlib.metadata.PackageNotFoundError:
         sys.exit("Zig is not installed for this Python: pip install --requirement release/requirements.txt")
     return wheel.version, pathlib.Path(str(wheel.locate_file("ziglang")))
+
+
+def musl(zig_folder: pathlib.Path) -> str:
+    told = (zig_folder / "lib/libc/musl/src/internal/version.h").read_text(encoding="utf-8")
+    return re.search(r'#define VERSION "([^"]+)"', told)[1]

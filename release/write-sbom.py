@@ -60,7 +60,8 @@ def bill(arch: str, binary: pathlib.Path) -> dict:
     everything = parts.crates(arch)
     own = next(crate for crate in everything if crate.checksum is None)
     others = [crate for crate in everything if crate is not own]
-    rust, zig = parts.rust()[0], parts.zig()[0]
+    rust, (zig, zig_folder) = parts.rust()[0], parts.zig()
+    musl = parts.musl(zig_folder)
     toolchain = [
         of_toolchain("rust-std", rust, f"pkg:generic/rust-std@{rust}", "MIT OR Apache-2.0", "The Rust standard library"),
         of_toolchain(
@@ -68,8 +69,9 @@ def bill(arch: str, binary: pathlib.Path) -> dict:
             zig,
             f"pkg:pypi/ziglang@{zig}",
             "MIT AND Apache-2.0 WITH LLVM-exception",
-            "musl, libunwind and the compiler runtime, as they come with Zig",
+            "The unwinder, of LLVM, and the compiler runtime, as they come with Zig",
         ),
+        of_toolchain("musl", musl, f"pkg:generic/musl@{musl}", "MIT", f"The C library, as it comes with Zig {zig}"),
     ]
     program = of_crate(own) | {
         "type": "application",
