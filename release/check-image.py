@@ -107,7 +107,8 @@ def main() -> int:
     sizes = ", ".join(f"{name} {len(body)}" for name, body in sorted(content.items()))
     total = len(packed) + manifest["config"]["size"] + index["manifests"][0]["size"]
     print(f"{arch}: {total} bytes to pull, {sum(map(len, content.values()))} unpacked ({sizes})")
-    print("\n".join(wrong))
+    for line in wrong:
+        print(f"wrong: {line}")
     return 1 if wrong else 0
 
 
