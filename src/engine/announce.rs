@@ -2,11 +2,14 @@
 //!
 //! It must not know how an Event is written, nor wait for it.
 
+mod tail;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
+pub use self::tail::NoteTail;
 use super::gates::By;
 use super::options::Mode;
 use super::subject::Subject;
@@ -160,6 +163,20 @@ impl NoteReason {
         &NOTES[self as usize]
     }
 
+    /// The reason of that word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        NOTES.iter().find(|row| row.word == word).map(|row| row.reason)
+    }
+
+    /// Of which remedy it tells, and whether it was done (`true`) or failed; `None`: it tells of no act.
+    pub fn act(self) -> Option<(RemedyKind, bool)> {
+        RemedyKind::ALL.into_iter().find_map(|remedy| {
+            [(Self::done(remedy), true), (Self::failed(remedy), false)]
+                .into_iter()
+                .find_map(|(reason, done)| (reason == self).then_some((remedy, done)))
+        })
+    }
+
     fn done(remedy: RemedyKind) -> Self {
         match remedy {
             RemedyKind::DisconnectEndpoint => Self::StaleEndpointDisconnected,
@@ -201,11 +218,21 @@ impl Announcer {
             Event::Judged(Judged { owner, .. }) => owner.as_ref().and_then(|owner| owner.parse().ok()),
             _ => None,
         };
-        self.write(subject, owner.as_ref(), reason, &text);
+        let Some(tail) = NoteTail::of(event, self.mode) else {
+            return;
+        };
+        self.write(subject, owner.as_ref(), reason, &text, &tail);
     }
 
     /// On the pod; on its controller, since a deleted pod's Events are hard to find; on the Node.
-    fn write(&self, subject: &Subject, owner: Option<&PodName>, reason: NoteReason, text: &str) {
+    fn write(
+        &self,
+        subject: &Subject,
+        owner: Option<&PodName>,
+        reason: NoteReason,
+        text: &str,
+        tail: &NoteTail,
+    ) {
         let row = reason.row();
         let note = |regarding, related, text: String| {
             (self.sink)(Note {
@@ -218,13 +245,12 @@ impl Announcer {
             });
         };
         let (pod, own_node) = (pod_reference(&subject.pod, &subject.uid), node_reference(&self.node));
-        let end = format!("(node {}, correlation id {})", self.node, subject.correlation_id);
-        let of_pod = format!("pod {}: {text} {end}", subject.pod);
+        let of_pod = tail.behind(&NoteTail::of_pod(&subject.pod.to_string(), text));
         // Another pod that has to do with it says more than the node does.
         let other: ObjectReference = owner
             .filter(|owner| **owner != subject.pod)
             .map_or_else(|| own_node.clone(), named_pod_reference);
-        note(pod.clone(), other, format!("{text} {end}"));
+        note(pod.clone(), other, tail.behind(text));
         if let Some(controller) = &subject.controller {
             note(controller_reference(subject.pod.namespace(), controller), pod.clone(), of_pod.clone());
         }
@@ -322,6 +348,7 @@ pub fn document() -> String {
     for NoteRow { word, type_, action, when, to_do, .. } in &NOTES {
         let _ = writeln!(table, "| `{word}` | {} | `{action}` | {when} | {to_do} |", type_.as_str());
     }
+    let tail = NoteTail::example();
     format!(
         "# Kubernetes Events\n\n\
          This page is made from the table in `src/engine/announce.rs`; `UPDATE_DOCS=1 cargo test --lib engine` writes it anew.\n\n\
@@ -331,8 +358,10 @@ pub fn document() -> String {
          \x20   kubectl describe pod -n NAMESPACE POD\n\
          \x20   kubectl get events -A --field-selector reportingComponent=cilium-leak-healer\n\n\
          The related object is the pod that the address belongs to, where one is known, else the Node; on controller and Node, the wedged\n\
-         pod. A repetition is counted in the same Event. A note is at most 1 kB, on one line, and ends with the correlation id of the log,\n\
-         the ledger and the [event stream](events.md).\n\n\
+         pod. A repetition is counted in the same Event. A note is at most 1 kB, on one line; a longer sentence is cut, its end is not:\n\n\
+         \x20   … {tail}\n\n\
+         It has the verdict, the address, where there is one the outcome or what holds the act back, the node, and the correlation id of\n\
+         the log, the ledger and the [event stream](events.md). [`report`](report.md) reads it.\n\n\
          Events are written behind a queue of 64 and never waited for: what cannot be written is logged and counted\n\
          (`cilium_leak_healer_kubernetes_events_total`). The ledger is what is complete.\n\n\
          | reason | type | action | when | what to do |\n|---|---|---|---|---|\n{table}\n\

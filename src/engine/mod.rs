@@ -38,7 +38,7 @@ use crate::domain::{
 use crate::kube::{Held, Protection};
 use crate::ledger::{BreakerView, Ending};
 use crate::metrics::Metrics;
-pub use announce::{NOTES, NoteReason, NoteRow, NoteSink, document as notes_document};
+pub use announce::{NOTES, NoteReason, NoteRow, NoteSink, NoteTail, document as notes_document};
 pub use book::Book;
 use book::Opened;
 use gates::Quiet;
