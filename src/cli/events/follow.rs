@@ -10,11 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::sleep;
 
-use super::ask::{Ask, Place};
-use super::directory::Directory;
-use super::line::Line;
-use super::trouble::Trouble;
-use super::wire::Wire;
+use crate::cli::watchdogs::{Ask, Directory, KEPT, Line, Place, Trouble, Wire};
 use crate::stream::EventKind;
 
 /// Three heartbeats: a stream that is silent for longer is broken.
@@ -23,8 +19,6 @@ const SILENCE: Duration = Duration::from_secs(45);
 const TRIES: usize = 3;
 /// Between two tries at most.
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
-/// Bytes that are taken of what is kept: many times what a watchdog keeps.
-const KEPT: usize = 8 * 1024 * 1024;
 
 /// What all followers share.
 pub(super) struct Wish {

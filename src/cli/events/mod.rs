@@ -1,19 +1,12 @@
 //! `events`: follows the event streams of all nodes' watchdogs, merged by time. Read-only.
 
-mod ask;
 mod board;
-mod directory;
 mod follow;
-mod line;
-mod lines;
 mod merge;
 mod session;
 mod text;
-mod trouble;
 mod until;
-mod wire;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,22 +17,15 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use self::ask::Since;
-use self::directory::Search;
 use self::follow::Wish;
 use self::session::Session;
 use self::until::Until;
-use self::wire::{Via, Wire};
-use super::connection::ConnectionArgs;
 use super::duration;
-use crate::cli::wrap::clean;
-use crate::domain::NodeName;
-use crate::kube::{LabelMatch, PodStore, Reader, connect};
+use super::watchdogs::{OPENING, Since, WatchdogArgs, kind};
+use crate::kube::connect;
 use crate::metrics::Metrics;
 use crate::stream::EventKind;
 
-/// So many connections are being opened at one time.
-const OPENING: usize = 50;
 /// Reports that wait to be merged.
 const REPORTS: usize = 1024;
 
@@ -53,27 +39,8 @@ It needs the rights to list pods, and to get and create pods/portforward (--via 
 #[derive(Debug, Args)]
 #[command(after_help = EXIT_STATUS)]
 pub(super) struct EventsArgs {
-    /// Namespace of the watchdog's pods.
-    #[arg(
-        short = 'n',
-        long,
-        visible_alias = "namespace",
-        value_name = "NAMESPACE",
-        default_value = "cilium-leak-healer",
-        env = "CILIUM_LEAK_HEALER_WATCHDOG_NAMESPACE"
-    )]
-    watchdog_namespace: String,
-
-    /// Labels of the watchdog's pods.
-    #[arg(short = 'l', long, value_name = "KEY=VALUE,…", default_value = "app.kubernetes.io/name=cilium-leak-healer", value_parser = selector)]
-    selector: String,
-
-    /// Only these nodes.
-    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
-    node: Vec<NodeName>,
-
     /// Only these types, such as judged,acted. A gap is always told, a heartbeat only where it is named.
-    #[arg(long, value_name = "TYPE,…", value_delimiter = ',', value_parser = ask::kind)]
+    #[arg(long, value_name = "TYPE,…", value_delimiter = ',', value_parser = kind)]
     types: Vec<EventKind>,
 
     /// Only what happened since: a duration before now, or an instant (RFC 3339). Without it all that is kept.
@@ -96,16 +63,8 @@ pub(super) struct EventsArgs {
     #[arg(short, long, value_enum, default_value_t = Output::Text, value_name = "FORM")]
     output: Output,
 
-    /// Port of the watchdog's HTTP.
-    #[arg(long, value_name = "PORT", default_value_t = 9969, value_parser = clap::value_parser!(u16).range(1..))]
-    port: u16,
-
-    /// How the watchdogs are reached.
-    #[arg(long, value_enum, default_value_t = Via::PortForward, value_name = "WAY")]
-    via: Via,
-
     #[command(flatten)]
-    connection: ConnectionArgs,
+    watchdogs: WatchdogArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -114,36 +73,20 @@ enum Output {
     Ndjson,
 }
 
-fn selector(text: &str) -> Result<String, String> {
-    text.parse::<LabelMatch>().map(|_| text.to_owned()).map_err(|error| error.to_string())
-}
-
 /// Follows until the end that was asked for.
 pub(super) async fn events(args: EventsArgs) -> Result<ExitCode> {
-    let options = args.connection.options();
-    let (client, _) = connect(&options, &Arc::new(Metrics::new())).await?;
-    let search = Search {
-        reader: Reader::new(client.clone(), options.timeout, PodStore::default()),
-        namespace: args.watchdog_namespace.clone(),
-        selector: args.selector.clone(),
-        nodes: args.node.iter().map(ToString::to_string).collect(),
-    };
+    let (client, _) = connect(&args.watchdogs.options(), &Arc::new(Metrics::new())).await?;
+    let search = args.watchdogs.search(client.clone());
     let directory =
         search.list().await.map_err(|why| anyhow!("the watchdogs' pods cannot be listed: {why}"))?;
     if directory.is_empty() {
-        let (selector, namespace) = (&args.selector, &args.watchdog_namespace);
+        let (selector, namespace) = (&search.selector, &search.namespace);
         bail!(
             "no pod with the labels {selector} in namespace {namespace}: look at --watchdog-namespace and --selector"
         );
     }
     let wish = Arc::new(Wish {
-        wire: Wire {
-            client,
-            namespace: args.watchdog_namespace.clone(),
-            port: args.port,
-            via: args.via,
-            timeout: options.timeout,
-        },
+        wire: args.watchdogs.wire(client),
         since: args.since.map(|since| since.instant(Timestamp::now())),
         types: types(&args),
         follow: !args.no_follow,
@@ -168,9 +111,4 @@ fn types(args: &EventsArgs) -> Vec<EventKind> {
         types.push(until.kind());
     }
     types
-}
-
-/// A line on standard error. Who closed it does not want it.
-fn aside(text: &str) {
-    drop(writeln!(std::io::stderr(), "{}", clean(text)));
 }

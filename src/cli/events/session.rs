@@ -12,13 +12,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::board::{Board, Say};
-use super::directory::Directory;
 use super::follow::{Follower, Report, Told, Wish};
-use super::line::Line;
 use super::merge::Merge;
 use super::text::{Cells, Columns};
 use super::until::Until;
-use super::{EventsArgs, Output, aside};
+use super::{EventsArgs, Output};
+use crate::cli::watchdogs::{Directory, Line, aside};
 
 /// Who follows waits so long for what all nodes have kept, to print it in one order.
 const HOLD: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::line::Line;
+use crate::cli::watchdogs::Line;
 use crate::stream::{CheckState, CloudEvent, Event, GapReason};
 use crate::text::{one_line, plain};
 
@@ -165,8 +165,8 @@ fn counted(lost: u64) -> String {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::line::tests::event;
     use super::*;
+    use crate::cli::watchdogs::event;
 
     fn cells(node: &str, word: &str, time: &str, data: &Value) -> Cells {
         Cells::of(node, &Line::parse(event(word, "1f.7", time, data).into_bytes()).unwrap())

@@ -1,7 +1,6 @@
 //! `--until`: the event that ends it.
 
-use super::ask::kind;
-use super::line::Line;
+use crate::cli::watchdogs::{Line, kind};
 use crate::stream::{CloudEvent, Event, EventKind};
 
 /// Which event.
@@ -51,8 +50,8 @@ impl Until {
 mod tests {
     use serde_json::json;
 
-    use super::super::line::tests::event;
     use super::*;
+    use crate::cli::watchdogs::event;
 
     #[rstest::rstest]
     #[case("acted", true)]

@@ -21,29 +21,32 @@ const RELIST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The pod of each node, or why it cannot be asked.
-pub(super) type Directory = BTreeMap<Arc<str>, Result<String, String>>;
+pub(in crate::cli) type Directory = BTreeMap<Arc<str>, Result<String, String>>;
 
 /// What is looked for.
-pub(super) struct Search {
-    pub(super) reader: Reader,
-    pub(super) namespace: String,
-    pub(super) selector: String,
+pub(in crate::cli) struct Search {
+    pub(in crate::cli) reader: Reader,
+    pub(in crate::cli) namespace: String,
+    pub(in crate::cli) selector: String,
     /// Empty: all nodes.
-    pub(super) nodes: Vec<String>,
+    pub(in crate::cli) nodes: Vec<String>,
 }
 
 /// A pod of the watchdog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Found {
-    name: String,
+pub(in crate::cli) struct Found {
+    pub(in crate::cli) name: String,
     node: Option<String>,
     phase: String,
     terminating: bool,
     created: Option<Timestamp>,
+    /// How often its containers were started again.
+    pub(in crate::cli) restarts: i32,
 }
 
 impl Search {
-    pub(super) async fn list(&self) -> Read<Directory> {
+    /// The watchdogs' pods.
+    pub(in crate::cli) async fn found(&self) -> Read<Vec<Found>> {
         let scope = ListScope {
             namespace: Some(self.namespace.clone()),
             labels: self.selector.clone(),
@@ -51,11 +54,15 @@ impl Search {
         };
         let mut found = Vec::new();
         self.reader.list(&scope, |pod: Pod| found.push(Found::of(&pod))).await?;
-        Ok(directory(found, &self.nodes))
+        Ok(found)
+    }
+
+    pub(in crate::cli) async fn list(&self) -> Read<Directory> {
+        Ok(directory(self.found().await?, &self.nodes))
     }
 
     /// Keeps the directory as it is in the cluster. A list that fails changes nothing, and is said.
-    pub(super) async fn keep(&self, sender: &watch::Sender<Arc<Directory>>, wake: &Notify) {
+    pub(in crate::cli) async fn keep(&self, sender: &watch::Sender<Arc<Directory>>, wake: &Notify) {
         let mut said = None;
         loop {
             // Its end by time is as good as its end by a call.
@@ -93,6 +100,7 @@ impl Found {
             phase: pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default(),
             terminating: meta.deletion_timestamp.is_some(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
+            restarts: restarts(pod),
         }
     }
 
@@ -106,7 +114,13 @@ impl Found {
     }
 }
 
-fn directory(mut found: Vec<Found>, wanted: &[String]) -> Directory {
+fn restarts(pod: &Pod) -> i32 {
+    let status = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    status.into_iter().flatten().map(|container| container.restart_count).sum()
+}
+
+/// Chooses among them; `wanted` empty: for all nodes.
+pub(in crate::cli) fn directory(mut found: Vec<Found>, wanted: &[String]) -> Directory {
     found.sort_by_key(Found::rank);
     let mut directory = Directory::new();
     for node in wanted {
@@ -142,6 +156,7 @@ mod tests {
             phase: phase.to_owned(),
             terminating,
             created: Timestamp::from_second(created).ok(),
+            restarts: 0,
         }
     }
 

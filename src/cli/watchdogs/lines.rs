@@ -13,7 +13,7 @@ use super::wire::Source;
 const LINE: usize = 1024 * 1024;
 
 /// A stream, line by line.
-pub(super) struct Lines {
+pub(in crate::cli) struct Lines {
     source: Source,
     /// What came after the last line that was given out.
     rest: Vec<u8>,
@@ -22,12 +22,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(source: Source) -> Self {
+    pub(in crate::cli) fn new(source: Source) -> Self {
         Self { source, rest: Vec::new(), seen: 0 }
     }
 
     /// The next line that is not empty; `None`: a clean end. Between two pieces pass no more than `patience`.
-    pub(super) async fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Trouble> {
+    pub(in crate::cli) async fn next(&mut self, patience: Duration) -> Result<Option<Vec<u8>>, Trouble> {
         loop {
             if let Some(at) = self.rest[self.seen..].iter().position(|byte| *byte == b'\n') {
                 let after = self.rest.split_off(self.seen + at + 1);
@@ -49,6 +49,21 @@ impl Lines {
                 None => return Err(Trouble::passing("it broke within an event")),
             }
         }
+    }
+
+    /// All that is still to come, up to `most` bytes.
+    pub(in crate::cli) async fn whole(
+        &mut self,
+        patience: Duration,
+        most: usize,
+    ) -> Result<Vec<u8>, Trouble> {
+        while let Some(piece) = self.piece(patience).await? {
+            self.rest.extend_from_slice(&piece);
+            if self.rest.len() > most {
+                return Err(Trouble::lasting("it sends more than a watchdog has"));
+            }
+        }
+        Ok(std::mem::take(&mut self.rest))
     }
 
     async fn piece(&mut self, patience: Duration) -> Result<Option<Bytes>, Trouble> {

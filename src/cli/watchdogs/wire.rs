@@ -21,7 +21,7 @@ use kube::{Api, Client};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::ask::Ask;
+use super::ask::{Ask, STATE};
 use super::lines::Lines;
 use super::trouble::{Trouble, forbidden, refusal};
 use crate::kube::chain;
@@ -36,11 +36,11 @@ const OWN_HOST: &str = "localhost";
 const REFUSAL: usize = 16 * 1024;
 
 /// The bytes of an answer, as they come.
-pub(super) type Source = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+pub(in crate::cli) type Source = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
 
 /// How watchdogs are reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Via {
+pub(in crate::cli) enum Via {
     /// A connection to the port on the pod's loopback address, as kubectl port-forward makes one.
     PortForward,
     /// The API server asks the pod's own address: for watchdogs that listen there, with --auth=none.
@@ -48,23 +48,23 @@ pub(super) enum Via {
 }
 
 /// The way to all watchdogs.
-pub(super) struct Wire {
-    pub(super) client: Client,
-    pub(super) namespace: String,
-    pub(super) port: u16,
-    pub(super) via: Via,
+pub(in crate::cli) struct Wire {
+    pub(in crate::cli) client: Client,
+    pub(in crate::cli) namespace: String,
+    pub(in crate::cli) port: u16,
+    pub(in crate::cli) via: Via,
     /// Bound on each answer's head.
-    pub(super) timeout: Duration,
+    pub(in crate::cli) timeout: Duration,
 }
 
 /// A connection to one watchdog, for one request after the other.
-pub(super) enum Link<'a> {
+pub(in crate::cli) enum Link<'a> {
     Forwarded { wire: &'a Wire, sender: SendRequest<Empty<Bytes>>, tunnel: Tunnel },
     Proxied { wire: &'a Wire, pod: String },
 }
 
 /// What carries a forwarded connection; it ends with this.
-pub(super) struct Tunnel {
+pub(in crate::cli) struct Tunnel {
     forwarder: Portforwarder,
     /// The kubelet's word on why the port cannot be used.
     word: Option<BoxFuture<'static, Option<String>>>,
@@ -89,7 +89,7 @@ impl Tunnel {
 
 impl Wire {
     /// Opens a connection to a pod.
-    pub(super) async fn open(&self, pod: &str) -> Result<Link<'_>, Trouble> {
+    pub(in crate::cli) async fn open(&self, pod: &str) -> Result<Link<'_>, Trouble> {
         match self.via {
             Via::Proxy => Ok(Link::Proxied { wire: self, pod: pod.to_owned() }),
             Via::PortForward => self.forward(pod).await,
@@ -141,11 +141,19 @@ impl Wire {
 impl Link<'_> {
     /// Asks for events; the answer before must have been read to its end. No credential goes to a watchdog: over loopback it asks
     /// for none, and the API server passes none on.
-    pub(super) async fn ask(&mut self, ask: &Ask<'_>) -> Result<Lines, Trouble> {
-        let path = ask.path();
+    pub(in crate::cli) async fn ask(&mut self, ask: &Ask<'_>) -> Result<Lines, Trouble> {
+        self.get(&ask.path()).await
+    }
+
+    /// Asks for what all events so far add up to, with the same care.
+    pub(in crate::cli) async fn state(&mut self) -> Result<Lines, Trouble> {
+        self.get(STATE).await
+    }
+
+    async fn get(&mut self, path: &str) -> Result<Lines, Trouble> {
         match self {
-            Self::Forwarded { wire, sender, tunnel } => forwarded(wire, sender, tunnel, &path).await,
-            Self::Proxied { wire, pod } => proxied(wire, pod, &path).await,
+            Self::Forwarded { wire, sender, tunnel } => forwarded(wire, sender, tunnel, path).await,
+            Self::Proxied { wire, pod } => proxied(wire, pod, path).await,
         }
     }
 }

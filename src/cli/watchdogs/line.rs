@@ -8,18 +8,18 @@ use crate::stream::{CloudEvent, EventKind, Position};
 
 /// An event as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) time: Timestamp,
+pub(in crate::cli) struct Line {
+    pub(in crate::cli) time: Timestamp,
     /// `None`: a type that this program does not know.
-    pub(super) kind: Option<EventKind>,
+    pub(in crate::cli) kind: Option<EventKind>,
     /// After what a reader resumes that has got this one.
-    pub(super) place: Option<Position>,
+    pub(in crate::cli) place: Option<Position>,
     /// The CloudEvent.
-    pub(super) json: String,
+    pub(in crate::cli) json: String,
 }
 
 impl Line {
-    pub(super) fn parse(bytes: Vec<u8>) -> Result<Self, Trouble> {
+    pub(in crate::cli) fn parse(bytes: Vec<u8>) -> Result<Self, Trouble> {
         let wrong = |why: String| Trouble::passing(&format!("a line is no event: {why}"));
         let json = String::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
         let event: CloudEvent<Value> =
@@ -34,7 +34,7 @@ impl Line {
     }
 
     /// Whether the caller asked for it. What was lost is always said.
-    pub(super) fn is_wanted(&self, types: &[EventKind]) -> bool {
+    pub(in crate::cli) fn is_wanted(&self, types: &[EventKind]) -> bool {
         match self.kind {
             Some(EventKind::Gap) => true,
             Some(EventKind::Heartbeat) => types.contains(&EventKind::Heartbeat),
@@ -45,11 +45,11 @@ impl Line {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::cli) mod tests {
     use super::*;
 
     /// An event of a type.
-    pub(in super::super) fn event(word: &str, id: &str, time: &str, data: &Value) -> String {
+    pub(in crate::cli) fn event(word: &str, id: &str, time: &str, data: &Value) -> String {
         format!(
             r#"{{"specversion":"1.0","id":"{id}","source":"/cilium-leak-healer/nodes/n","type":"cilium-leak-healer.{word}.v1","time":"{time}","datacontenttype":"application/json","data":{data}}}"#
         )

@@ -7,29 +7,29 @@ const SHOWN: usize = 400;
 
 /// A reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trouble {
-    pub(super) why: String,
+pub(in crate::cli) struct Trouble {
+    pub(in crate::cli) why: String,
     /// Trying again changes nothing until a person does something.
-    pub(super) lasting: bool,
+    pub(in crate::cli) lasting: bool,
 }
 
 impl Trouble {
-    pub(super) fn passing(why: &str) -> Self {
+    pub(in crate::cli) fn passing(why: &str) -> Self {
         Self { why: plain(why, SHOWN), lasting: false }
     }
 
-    pub(super) fn lasting(why: &str) -> Self {
+    pub(in crate::cli) fn lasting(why: &str) -> Self {
         Self { why: plain(why, SHOWN), lasting: true }
     }
 }
 
 /// The API server lacks a right for the caller.
-pub(super) fn forbidden(code: u16, right: &str, namespace: &str, message: &str) -> Trouble {
+pub(in crate::cli) fn forbidden(code: u16, right: &str, namespace: &str, message: &str) -> Trouble {
     Trouble::lasting(&format!("{code}: the right to {right} in namespace {namespace} is missing: {message}"))
 }
 
 /// The watchdog answers, and not with events.
-pub(super) fn refusal(code: u16, body: &[u8]) -> Trouble {
+pub(in crate::cli) fn refusal(code: u16, body: &[u8]) -> Trouble {
     let said = String::from_utf8_lossy(body);
     let said = said.lines().next().unwrap_or_default();
     match code {

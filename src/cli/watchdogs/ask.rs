@@ -8,24 +8,27 @@ use jiff::Timestamp;
 use crate::cli::duration;
 use crate::stream::{EventKind, Position};
 
+/// The path of the state.
+pub(in crate::cli) const STATE: &str = "/v1/state";
+
 /// A request for events.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
-    pub(super) since: Option<&'a Place>,
-    pub(super) follow: bool,
+pub(in crate::cli) struct Ask<'a> {
+    pub(in crate::cli) since: Option<&'a Place>,
+    pub(in crate::cli) follow: bool,
     /// Empty: all.
-    pub(super) types: &'a [EventKind],
+    pub(in crate::cli) types: &'a [EventKind],
 }
 
 /// After what to start. Nothing of a watchdog's goes into a URL but a position that was read as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::cli) enum Place {
     Event(Position),
     Instant(Timestamp),
 }
 
 impl Ask<'_> {
-    pub(super) fn path(&self) -> String {
+    pub(in crate::cli) fn path(&self) -> String {
         let mut path = format!("/v1/events?format=ndjson&follow={}", self.follow);
         // A String takes all that is written to it.
         let _ = match self.since {
@@ -43,13 +46,13 @@ impl Ask<'_> {
 
 /// `--since`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Since {
+pub(in crate::cli) enum Since {
     Ago(Duration),
     At(Timestamp),
 }
 
 impl Since {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
         if let Ok(time) = text.parse() {
             return Ok(Self::At(time));
         }
@@ -58,7 +61,7 @@ impl Since {
         duration::parse(text).map(Self::Ago).map_err(|_| wrong)
     }
 
-    pub(super) fn instant(self, now: Timestamp) -> Timestamp {
+    pub(in crate::cli) fn instant(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(time) => time,
             Self::Ago(ago) => now.checked_sub(ago).unwrap_or(Timestamp::MIN),
@@ -67,7 +70,7 @@ impl Since {
 }
 
 /// A type by its word or its full name.
-pub(super) fn kind(text: &str) -> Result<EventKind, String> {
+pub(in crate::cli) fn kind(text: &str) -> Result<EventKind, String> {
     let words = || EventKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
     EventKind::of_word(text.trim())
         .ok_or_else(|| format!("{text:?} is no type of events; they are {}", words()))
