@@ -1,7 +1,8 @@
 //! The command line: one file a verb, and what they share.
 //!
 //! Exit status: 0 done, 1 it could not be done, 2 the command line is wrong. A scan is different: 0 nothing found, 1 it
-//! could not be done (a wrong command line too), 2 there are findings.
+//! could not be done (a wrong command line too), 2 there are findings. A report's 2 says that a condition of `--fail-on` is
+//! met, 3 that it is incomplete.
 
 mod called;
 mod completions;
@@ -16,8 +17,10 @@ mod ledger;
 mod log;
 #[cfg(test)]
 mod reference;
+mod report;
 mod run;
 mod scan;
+mod watchdogs;
 mod wrap;
 
 #[cfg(feature = "sim")]
@@ -46,6 +49,8 @@ enum Verb {
     Doctor(Box<doctor::DoctorArgs>),
     /// Follow what the watchdogs of all nodes tell, merged by time. Read-only.
     Events(Box<events::EventsArgs>),
+    /// Report what all watchdogs healed, refused and left, as Markdown, JSON or JUnit. Read-only.
+    Report(Box<report::ReportArgs>),
     /// Show what the watchdog of this node meant, did and refused, and what it may still do. Read-only.
     Ledger(ledger::LedgerArgs),
     /// Show a leak being healed on a simulated cluster; needs nothing but this program.
@@ -81,8 +86,9 @@ impl Cli {
     pub fn of_process() -> Self {
         let matches = command().try_get_matches();
         matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
-            // A scan's exit status 2 says that something was found.
-            if error.use_stderr() && std::env::args().nth(1).as_deref() == Some("scan") {
+            // The exit status 2 of these says something else.
+            let verb = std::env::args().nth(1);
+            if error.use_stderr() && matches!(verb.as_deref(), Some("scan" | "report")) {
                 drop(error.print());
                 std::process::exit(1)
             }
@@ -105,6 +111,7 @@ impl Cli {
                     }
                 }
                 Verb::Events(args) => return events::events(*args).await,
+                Verb::Report(args) => return report::report(*args).await,
                 Verb::Ledger(args) => ledger::ledger(&args)?,
                 #[cfg(feature = "sim")]
                 Verb::Demo(args) => demo::demo(args).await?,

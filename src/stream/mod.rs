@@ -20,7 +20,7 @@ pub use event::{
 pub use hub::{Hub, KEPT_BYTES, KEPT_EVENTS};
 pub use position::{Boot, Position};
 pub use reader::{Item, Reader, Start};
-pub use state::{ActView, CheckView, State, Step, Wait, WedgeView};
+pub use state::{ACTS as ACTS_SHOWN, ActView, CheckView, State, Step, Wait, WedgeView};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::event::{Acted, Acting, CheckChanged, CheckState, Event, HeldBack, Judged, Started};
 use super::position::Position;
@@ -12,7 +12,7 @@ use super::position::Position;
 /// So many wedges are shown, those that have waited longest.
 const WEDGES: usize = 200;
 /// So many acts, the latest.
-const ACTS: usize = 50;
+pub const ACTS: usize = 50;
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -65,7 +65,7 @@ pub struct CheckView {
 }
 
 /// A wedge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WedgeView {
     /// The latest judgement that differed from the one before.
@@ -78,7 +78,7 @@ pub struct WedgeView {
 }
 
 /// What holds a remedy back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wait {
     /// The remedy.
@@ -92,7 +92,7 @@ pub struct Wait {
 }
 
 /// An act.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActView {
     /// As it was begun.
@@ -107,7 +107,7 @@ pub struct ActView {
 }
 
 /// A step of an act.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// When.

@@ -22,6 +22,7 @@ mod outages;
 mod parity;
 mod races;
 mod refused;
+mod report;
 mod reserved;
 mod restart;
 mod rights;
