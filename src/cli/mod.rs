@@ -49,7 +49,7 @@ enum Verb {
     Doctor(Box<doctor::DoctorArgs>),
     /// Follow what the watchdogs of all nodes tell, merged by time. Read-only.
     Events(Box<events::EventsArgs>),
-    /// Report what all watchdogs healed, refused and left, as Markdown, JSON or JUnit. Read-only.
+    /// Report what all watchdogs healed, refused and left, for people, programs and CI. Read-only.
     Report(Box<report::ReportArgs>),
     /// Show what the watchdog of this node meant, did and refused, and what it may still do. Read-only.
     Ledger(ledger::LedgerArgs),

@@ -237,8 +237,7 @@ impl Draft {
     }
 
     fn held_back(&mut self, held: HeldBack, time: Timestamp) {
-        let hold = HeldBackBy { remedy: Some(held.remedy), by: held.by, reason: held.reason, time };
-        self.hold(hold);
+        self.hold(HeldBackBy { remedy: Some(held.remedy), by: held.by, reason: held.reason, time });
     }
 
     /// The same hold is kept once, where it was told last.

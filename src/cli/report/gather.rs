@@ -132,16 +132,16 @@ async fn once(wire: &Wire, node: &str, pod: &str) -> Result<Answer, Trouble> {
     let mut lines = link.ask(&Ask { since: None, follow: false, types: &[] }).await?;
     let (mut fold, mut bytes, mut lost, mut unknown) = (Fold::default(), 0, 0, 0);
     let mut first = true;
-    while let Some(line) = lines.next(wire.timeout).await? {
-        bytes += line.len();
+    while let Some(came) = lines.next(wire.timeout).await? {
+        bytes += came.len();
         if bytes > KEPT {
             return Err(Trouble::lasting("it sends more than a watchdog keeps"));
         }
-        let line = Line::parse(line)?;
-        if line.kind != Some(EventKind::Gap) && std::mem::take(&mut first) {
-            lost = line.place.map_or(0, |place| place.number.saturating_sub(1));
+        let told = Line::parse(came)?;
+        if told.kind != Some(EventKind::Gap) && std::mem::take(&mut first) {
+            lost = told.place.map_or(0, |place| place.number.saturating_sub(1));
         }
-        match CloudEvent::<Event>::parse(line.json.as_bytes()) {
+        match CloudEvent::<Event>::parse(told.json.as_bytes()) {
             Ok(event) => fold.event(node, event.time, event.data),
             Err(_) => unknown += 1,
         }

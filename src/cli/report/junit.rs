@@ -1,4 +1,4 @@
-//! The report as JUnit XML: a test case a finding, and one that says whether the report is complete.
+//! The report as XML in the form of `JUnit`: a test case a finding, and one that says whether the report is complete.
 //!
 //! A finding passes with a warning in it, or is a failure where `--fail-on` says so. Must not know: where the facts come from.
 

@@ -111,13 +111,11 @@ fn targets<'a>(formats: &[Format], files: &'a [PathBuf]) -> Result<Vec<(Format, 
 }
 
 fn write(text: &str, file: Option<&Path>) -> Result<()> {
-    match file {
-        Some(file) => std::fs::write(file, text).with_context(|| format!("write {}", file.display())),
-        None => {
-            let mut stdout = std::io::stdout().lock();
-            stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("write the report")
-        }
+    if let Some(file) = file {
+        return std::fs::write(file, text).with_context(|| format!("write {}", file.display()));
     }
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("write the report")
 }
 
 impl HealReport {

@@ -58,7 +58,7 @@ struct OnObject {
 impl Notes {
     /// Those of Events, as far as they are of these nodes (empty: all) and not older than that.
     pub(super) fn of(events: &[Event], nodes: &[String], since: Option<Timestamp>) -> Self {
-        let mut notes = Self::default();
+        let mut all = Self::default();
         let mut groups: BTreeMap<_, Vec<OnObject>> = BTreeMap::new();
         for event in events.iter().filter(|event| times(event).is_none_or(|(_, last)| Some(last) >= since)) {
             let told = OnObject::of(event);
@@ -72,22 +72,22 @@ impl Notes {
             let reason = event.reason.as_deref().and_then(NoteReason::of_word);
             match told {
                 Some(told) => {
-                    *notes.by_node.entry(node).or_insert(0) += 1;
+                    *all.by_node.entry(node).or_insert(0) += 1;
                     let Noted { pod_uid, reason, tail, .. } = &told.noted;
                     let key = (pod_uid.clone(), *reason as usize, tail.to_string());
                     groups.entry(key).or_default().push(told);
                 }
                 None if reason == Some(NoteReason::FenceMissing) => {
-                    *notes.by_node.entry(node.clone()).or_insert(0) += 1;
-                    notes.faults.insert(node, event.message.clone().unwrap_or_default());
+                    *all.by_node.entry(node.clone()).or_insert(0) += 1;
+                    all.faults.insert(node, event.message.clone().unwrap_or_default());
                 }
-                None => notes.unknown += 1,
+                None => all.unknown += 1,
             }
         }
-        notes.noted = groups.into_values().filter_map(one).collect();
+        all.noted = groups.into_values().filter_map(one).collect();
         // A series is one Event, which stands where it was seen last.
-        notes.noted.sort_by_key(|noted| (noted.last, noted.reason.act().is_some_and(|(_, done)| !done)));
-        notes
+        all.noted.sort_by_key(|noted| (noted.last, noted.reason.act().is_some_and(|(_, done)| !done)));
+        all
     }
 }
 
@@ -99,7 +99,7 @@ fn one(all: Vec<OnObject>) -> Option<Noted> {
         *count = count.saturating_add(noted.count);
     }
     let count = counts.into_values().max()?;
-    all.into_iter().map(|on| on.noted).reduce(|a, b| a.with(b)).map(|noted| Noted { count, ..noted })
+    all.into_iter().map(|on| on.noted).reduce(Noted::with).map(|noted| Noted { count, ..noted })
 }
 
 impl Noted {
@@ -199,10 +199,10 @@ pub(super) mod tests {
             event("Node", reason, STALE, [LATE, LATE], 2),
         ];
         let notes = Notes::of(&events, &[], None);
-        let [noted] = &notes.noted[..] else { panic!("{notes:?}") };
-        assert_eq!((noted.pod.as_str(), noted.controller.as_deref()), ("shop/web", Some("ReplicaSet/it")));
-        assert_eq!((noted.count, noted.sentence.as_str()), (3, "a sentence"));
-        assert_eq!((noted.first, noted.last), (EARLY.parse().unwrap(), LATE.parse().unwrap()));
+        let [one] = &notes.noted[..] else { panic!("{notes:?}") };
+        assert_eq!((one.pod.as_str(), one.controller.as_deref()), ("shop/web", Some("ReplicaSet/it")));
+        assert_eq!((one.count, one.sentence.as_str()), (3, "a sentence"));
+        assert_eq!((one.first, one.last), (EARLY.parse().unwrap(), LATE.parse().unwrap()));
         assert_eq!(notes.by_node["worker-1"], 3);
     }
 

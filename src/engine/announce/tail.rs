@@ -83,8 +83,8 @@ impl NoteTail {
     }
 
     /// Reads a note: its end, and the sentence before it. `None`: it has no such end.
-    pub fn read(note: &str) -> Option<(Self, &str)> {
-        let (text, end) = note.rsplit_once(" [")?;
+    pub fn read(whole: &str) -> Option<(Self, &str)> {
+        let (text, end) = whole.rsplit_once(" [")?;
         let (words, origin) = end.split_once("] ")?;
         let (node, correlation_id) = origin.strip_prefix(NODE)?.strip_suffix(')')?.split_once(CORRELATION)?;
         let words = || words.split(", ");
