@@ -54,13 +54,14 @@ async fn a_heal_a_refusal_and_a_leak_that_is_left_are_known_from_kubernetes_even
         .iter()
         .map(|it| ["pod", "ip", "verdict", "ending"].map(|name| word(it, name)).join(" "))
         .collect();
-    let line = |pod: &str, ip: &std::net::IpAddr, end: &str| format!("{}/{pod} {ip} {end}", node.namespace);
+    let finding =
+        |pod: &str, ip: &std::net::IpAddr, end: &str| format!("{}/{pod} {ip} {end}", node.namespace);
     assert_eq!(
         lines,
         [
-            line("left", &left, "stale-endpoint unhealed"),
-            line("duplicate", &live, "live-duplicate refused"),
-            line("waits", &healed, "stale-endpoint healed"),
+            finding("left", &left, "stale-endpoint unhealed"),
+            finding("duplicate", &live, "live-duplicate refused"),
+            finding("waits", &healed, "stale-endpoint healed"),
         ],
         "{out}"
     );
