@@ -30,6 +30,8 @@ pub struct KubeletOptions {
     pub retry: Duration,
     /// Up to so much more, at random.
     pub retry_jitter: Duration,
+    /// Up to so long, at random, before the first try: the volumes are mounted.
+    pub mount_jitter: Duration,
     /// How long a pod takes from its sandbox to its running container (pulling an image).
     pub start_delay: Duration,
     /// Whether it reports a sandbox, with its addresses, before a container runs. A busy one gets round to it late.
@@ -46,6 +48,7 @@ impl Default for KubeletOptions {
             enabled: true,
             retry: Duration::from_secs(12),
             retry_jitter: Duration::from_secs(2),
+            mount_jitter: Duration::ZERO,
             start_delay: Duration::ZERO,
             report_sandbox: true,
             stop_delay: Duration::ZERO,
@@ -186,7 +189,7 @@ struct Worker {
 impl Worker {
     /// Looks after one pod until it is gone.
     async fn run(&self) {
-        let mut next_try = Instant::now();
+        let mut next_try = Instant::now() + self.mounting();
         loop {
             let Some(pod) = self.pod() else {
                 // Deleted with grace 0 past the kubelet: the sandbox is torn down all the same.
@@ -229,9 +232,18 @@ impl Worker {
     }
 
     fn pause(&self) -> Duration {
-        let options = &self.kubelet.options;
-        let jitter = u64::try_from(options.retry_jitter.as_millis()).unwrap_or_default();
-        options.retry + Duration::from_millis(self.kubelet.api.0.lifecycle.random.below(jitter + 1))
+        self.kubelet.options.retry + self.at_most(self.kubelet.options.retry_jitter)
+    }
+
+    fn mounting(&self) -> Duration {
+        let jitter = self.kubelet.options.mount_jitter;
+        // Without it nothing is drawn: what a seed gives stays as it was.
+        if jitter.is_zero() { jitter } else { self.at_most(jitter) }
+    }
+
+    fn at_most(&self, jitter: Duration) -> Duration {
+        let jitter = u64::try_from(jitter.as_millis()).unwrap_or_default();
+        Duration::from_millis(self.kubelet.api.0.lifecycle.random.below(jitter + 1))
     }
 
     fn write(&self, status: &Value) {

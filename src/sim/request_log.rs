@@ -4,9 +4,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::beacon::{Beacon, Heard};
 use super::clock::lock;
@@ -31,6 +33,8 @@ pub struct RequestRecord {
     pub status: u16,
     /// Bytes of the answer's body so far.
     pub bytes: u64,
+    /// Time until the answer's head; `None` if there is none yet, or none came.
+    pub took: Option<Duration>,
 }
 
 /// The log of a server's requests.
@@ -42,6 +46,7 @@ struct Entry {
     record: RequestRecord,
     status: Arc<AtomicU64>,
     bytes: Arc<AtomicU64>,
+    took: Arc<Mutex<Option<Duration>>>,
 }
 
 impl RequestLog {
@@ -69,11 +74,14 @@ impl RequestLog {
             body: String::from_utf8_lossy(&call.body).into_owned(),
             status: 0,
             bytes: 0,
+            took: None,
         };
-        let entry = Entry { record, status: Arc::default(), bytes: Arc::default() };
-        let (status, bytes) = (entry.status.clone(), entry.bytes.clone());
+        let entry = Entry { record, status: Arc::default(), bytes: Arc::default(), took: Arc::default() };
+        let (status, bytes, took) = (entry.status.clone(), entry.bytes.clone(), entry.took.clone());
         lock(&self.0).push(entry);
+        let began = Instant::now();
         let response = serve(call).await?;
+        *lock(&took) = Some(began.elapsed());
         status.store(u64::from(response.status().as_u16()), Ordering::SeqCst);
         let (parts, body) = response.into_parts();
         // A body of known length must keep it, so that its length is sent and not chunks.
@@ -92,7 +100,8 @@ impl RequestLog {
 impl Entry {
     fn record(&self) -> RequestRecord {
         let status = u16::try_from(self.status.load(Ordering::SeqCst)).unwrap_or_default();
-        RequestRecord { status, bytes: self.bytes.load(Ordering::SeqCst), ..self.record.clone() }
+        let (bytes, took) = (self.bytes.load(Ordering::SeqCst), *lock(&self.took));
+        RequestRecord { status, bytes, took, ..self.record.clone() }
     }
 }
 
