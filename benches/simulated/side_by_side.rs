@@ -12,7 +12,7 @@ use crate::stage::{Stage, Who, address, on_paused_time};
 use crate::wrong_acts;
 
 const NODES: u16 = 50;
-const PODS: u8 = 30;
+const PODS: u8 = 10;
 const TIME: Duration = Duration::from_mins(15);
 
 /// What goes on in the cluster while the load is counted.
@@ -43,6 +43,7 @@ fn cost(who: Who, going: Going) -> Cost {
             .map(|number| {
                 stage.node(number, |options| {
                     options.agent.rate_limits = RateLimits::off();
+                    options.agent.resync_interval = None;
                     options.with_agent_pod = true;
                 })
             })
@@ -100,9 +101,9 @@ fn pad(stage: &Stage) {
 }
 
 pub(crate) fn section() {
-    costs();
-    latencies();
     wrong_acts::tables();
+    latencies();
+    costs();
 }
 
 fn costs() {
