@@ -7,7 +7,7 @@ use cilium_leak_healer::ledger::Ledger;
 use cilium_leak_healer::sim::{EndpointSpec, Node, RateLimits};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::numbers::{float, grouped, on_all_cores, quantile, ratio, seconds, table};
+use crate::numbers::{grouped, on_all_cores, quantile, ratio, seconds, table};
 use crate::stage::{CNI, Stage, WATCHDOG, Who, address, answered, asks_for, between, on_paused_time};
 
 /// Healthy pods come one by one for so long.
@@ -207,10 +207,8 @@ pub(crate) fn section() {
         assert!(outcome.calls.len() >= outcome.healthy, "each healthy pod is tried: {outcome:?}");
         let quantiles = |values: &[Duration]| [quantile(values, 50), quantile(values, 99)];
         let [call, late] = quantiles(&outcome.calls);
-        let times = ratio(
-            float(outcome.calls.iter().map(|it| it.as_secs() as usize).sum::<usize>()),
-            float(alone.calls.iter().map(|it| it.as_secs() as usize).sum::<usize>()),
-        );
+        let spent = |of: &Outcome| of.calls.iter().sum::<Duration>().as_secs_f64();
+        let times = ratio(spent(outcome), spent(alone));
         let [start, slow] = quantiles(&outcome.starts);
         beside.push(vec![
             name,
