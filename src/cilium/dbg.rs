@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::call_error::CallError;
+use super::lenient::Object;
 use super::model::{EndpointModel, LogModel, log_entries};
 use crate::domain::{IpamMode, canonical_ip};
 use crate::text::plain;
@@ -109,8 +110,9 @@ pub fn dbg_endpoint(ip: IpAddr, output: &DbgOutput<'_>) -> Result<Option<Endpoin
 /// The answer of [`DbgCall::EndpointLog`], newest first, with all timestamps. One that cannot be read makes the whole
 /// log unknown: it could be the newest.
 pub fn dbg_endpoint_log(output: &DbgOutput<'_>) -> Result<Vec<LogModel>, CallError> {
-    let log: Option<Vec<Option<LogModel>>> = json(output)?;
-    let log = log.unwrap_or_default();
+    let log: Option<Vec<Option<Object<LogModel>>>> = json(output)?;
+    let log: Vec<Option<LogModel>> =
+        log.into_iter().flatten().map(|entry| entry.map(|Object(entry)| entry)).collect();
     if log_entries(&log).is_none() {
         return Err(CallError::Undecodable("a log entry without a proper timestamp".to_owned()));
     }
@@ -129,14 +131,15 @@ pub fn dbg_ipam_mode(output: &DbgOutput<'_>) -> Result<IpamMode, CallError> {
         #[serde(rename = "IPAM", alias = "ipam")]
         ipam: Option<String>,
     }
-    let mode = json::<Settings>(output)?.ipam.filter(|mode| !mode.is_empty());
+    let mode = json::<Object<Settings>>(output)?.0.ipam.filter(|mode| !mode.is_empty());
     mode.map(IpamMode).ok_or_else(|| CallError::Undecodable("no IPAM in the configuration".to_owned()))
 }
 
 /// Without what no rule reads: with policy, health and maps a full model has some 20 kB.
 fn endpoints(output: &DbgOutput<'_>) -> Result<Vec<EndpointModel>, CallError> {
     // Go prints an empty list as null.
-    let mut models = json::<Option<Vec<EndpointModel>>>(output)?.unwrap_or_default();
+    let models = json::<Option<Vec<Object<EndpointModel>>>>(output)?.unwrap_or_default();
+    let mut models: Vec<EndpointModel> = models.into_iter().map(|Object(model)| model).collect();
     for model in &mut models {
         // What the rules cannot read is told now, as the answer that it is, and not by whoever reads the snapshot.
         model.to_holder(None).map_err(|error| CallError::Undecodable(error.0))?;

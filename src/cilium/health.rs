@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-use super::lenient::nullable;
+use super::lenient::{Object, object};
 use super::model::NoModel;
 use crate::domain::{CiliumVersion, IdError};
 
@@ -13,7 +13,7 @@ use crate::domain::{CiliumVersion, IdError};
 pub(super) fn version_from_slice(body: &[u8]) -> Result<CiliumVersion, NoModel> {
     #[derive(Deserialize)]
     struct Health {
-        #[serde(default, deserialize_with = "nullable")]
+        #[serde(default, deserialize_with = "object")]
         cilium: State,
     }
     #[derive(Default, Deserialize)]
@@ -21,7 +21,7 @@ pub(super) fn version_from_slice(body: &[u8]) -> Result<CiliumVersion, NoModel> 
     struct State {
         msg: Option<String>,
     }
-    let msg = serde_json::from_slice::<Health>(body)?.cilium.msg.filter(|msg| !msg.is_empty());
+    let msg = serde_json::from_slice::<Object<Health>>(body)?.0.cilium.msg.filter(|msg| !msg.is_empty());
     let msg = msg.ok_or_else(|| NoModel("no cilium.msg in it".to_owned()))?;
     msg.parse().map_err(|error: IdError| NoModel(error.to_string()))
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
-use super::lenient::{list, nullable};
+use super::lenient::{Object, list, object, objects, some_objects};
 use crate::domain::{
     AttachmentId, ContainerId, EndpointId, EndpointState, Holder, IpamMode, LogEntry, PodName, parse_ip,
 };
@@ -37,7 +37,7 @@ impl From<serde_json::Error> for NoModel {
 pub struct EndpointModel {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<i64>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "object")]
     status: StatusModel,
 }
 
@@ -45,20 +45,20 @@ pub struct EndpointModel {
 #[serde(default, rename_all = "kebab-case")]
 #[schemars(rename = "EndpointModelStatus")]
 struct StatusModel {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "object")]
     external_identifiers: Identifiers,
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "objects")]
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "telling_controllers")]
     controllers: Vec<Controller>,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "object")]
     identity: Identity,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "object")]
     labels: Labels,
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "object")]
     networking: Networking,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "some_objects", skip_serializing_if = "Option::is_none")]
     log: Option<Vec<Option<LogModel>>>,
 }
 
@@ -101,7 +101,7 @@ struct Labels {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Networking {
-    #[serde(deserialize_with = "list")]
+    #[serde(deserialize_with = "objects")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     addressing: Vec<Addressing>,
 }
@@ -148,12 +148,12 @@ fn telling_controllers<S: Serializer>(controllers: &[Controller], serializer: S)
 impl EndpointModel {
     /// Decodes an answer.
     pub fn from_slice(body: &[u8]) -> Result<Self, NoModel> {
-        Ok(serde_json::from_slice(body)?)
+        Ok(serde_json::from_slice::<Object<Self>>(body)?.0)
     }
 
     /// Decodes a stored answer.
     pub fn from_value(value: Value) -> Result<Self, NoModel> {
-        Ok(serde_json::from_value(value)?)
+        Ok(serde_json::from_value::<Object<Self>>(value)?.0)
     }
 
     /// The same endpoint with another log in `status.log`: the whole one, or none where it could not be read.
@@ -253,7 +253,8 @@ pub fn log_entries(log: &[Option<LogModel>]) -> Option<Vec<LogEntry>> {
 
 /// Decodes the answer of `GET /endpoint/{id}/log`; an answer of `null` is no log.
 pub(super) fn log_from_slice(body: &[u8]) -> Option<Vec<LogEntry>> {
-    log_entries(&serde_json::from_slice::<Vec<Option<LogModel>>>(body).ok()?)
+    let log = serde_json::from_slice::<Vec<Option<Object<LogModel>>>>(body).ok()?;
+    log_entries(&log.into_iter().map(|entry| entry.map(|Object(entry)| entry)).collect::<Vec<_>>())
 }
 
 /// `GET /config`, as far as the rules read it.
@@ -261,7 +262,7 @@ pub(super) fn log_from_slice(body: &[u8]) -> Option<Vec<LogEntry>> {
 #[serde(default)]
 #[schemars(rename = "AgentConfig")]
 pub struct ConfigModel {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "object")]
     status: ConfigStatus,
 }
 
@@ -302,13 +303,13 @@ impl AgentConfig {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Config {
-            #[serde(deserialize_with = "nullable")]
+            #[serde(deserialize_with = "object")]
             status: Status,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Status {
-            #[serde(rename = "daemonConfigurationMap", deserialize_with = "nullable")]
+            #[serde(rename = "daemonConfigurationMap", deserialize_with = "object")]
             daemon: Daemon,
             #[serde(rename = "installUplinkRoutesForDelegatedIPAM")]
             uplink_routes: Value,
@@ -321,8 +322,8 @@ impl AgentConfig {
             #[serde(rename = "InstallUplinkRoutesForDelegatedIPAM")]
             uplink_routes: Value,
         }
-        let ipam_mode = serde_json::from_slice::<ConfigModel>(body)?.ipam_mode();
-        let status = serde_json::from_slice::<Config>(body)?.status;
+        let ipam_mode = serde_json::from_slice::<Object<ConfigModel>>(body)?.0.ipam_mode();
+        let status = serde_json::from_slice::<Object<Config>>(body)?.0.status;
         // What is neither absent nor a plain "no" counts as on: then an act is held back, which harms nobody.
         let is_on = |value: &Value| !matches!(value, Value::Null | Value::Bool(false));
         Ok(Self {
@@ -346,13 +347,13 @@ impl Allocations {
     pub fn from_slice(body: &[u8]) -> Result<Self, NoModel> {
         #[derive(Deserialize)]
         struct Health {
-            ipam: Option<Ipam>,
-            #[serde(rename = "cni-chaining", default, deserialize_with = "nullable")]
+            ipam: Option<Object<Ipam>>,
+            #[serde(rename = "cni-chaining", default, deserialize_with = "object")]
             chaining: Chaining,
         }
         #[derive(Deserialize)]
         struct Ipam {
-            #[serde(default, deserialize_with = "nullable")]
+            #[serde(default, deserialize_with = "object")]
             allocations: BTreeMap<String, Option<String>>,
         }
         #[derive(Default, Deserialize)]
@@ -360,8 +361,8 @@ impl Allocations {
         struct Chaining {
             mode: Option<String>,
         }
-        let health = serde_json::from_slice::<Health>(body)?;
-        let ipam = health.ipam.ok_or_else(|| NoModel("no ipam in the answer".to_owned()))?;
+        let health = serde_json::from_slice::<Object<Health>>(body)?.0;
+        let Object(ipam) = health.ipam.ok_or_else(|| NoModel("no ipam in the answer".to_owned()))?;
         let mut owners: BTreeMap<IpAddr, Vec<String>> = BTreeMap::new();
         for (key, owner) in ipam.allocations {
             // Keys of pools other than the default one are `<pool>/<address>`; two pools may overlap.

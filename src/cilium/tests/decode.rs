@@ -76,6 +76,7 @@ fn the_whole_log_reaches_back_to_the_creation() {
 #[case::null("null", None)]
 #[case::nothing("", None)]
 #[case::object("{}", None)]
+#[case::entries_as_lists(r#"[["ready", "2026-12-01T06:43:03Z"]]"#, None)]
 fn logs(#[case] body: &str, #[case] entries: Option<usize>) {
     assert_eq!(log_from_slice(body.as_bytes()).map(|log| log.len()), entries);
 }
@@ -96,6 +97,15 @@ fn logs(#[case] body: &str, #[case] entries: Option<usize>) {
 #[case::half(r#"{"id": 1, "status""#, false)]
 #[case::labels_of_another_type(r#"{"id": 1, "status": {"identity": {"labels": "reserved:host"}}}"#, false)]
 #[case::id_of_another_type(r#"{"id": "1"}"#, false)]
+#[case::a_list_of_the_values(r#"[1, {"state": "ready"}]"#, false)]
+#[case::a_list_for_the_status(r#"{"id": 1, "status": []}"#, false)]
+#[case::a_list_for_the_identifiers(r#"{"id": 1, "status": {"external-identifiers": ["c0ffee"]}}"#, false)]
+#[case::a_list_for_the_identity(r#"{"id": 1, "status": {"identity": [["k8s:a=b"]]}}"#, false)]
+#[case::a_list_for_an_address(
+    r#"{"id": 1, "status": {"networking": {"addressing": [["10.0.0.1"]]}}}"#,
+    false
+)]
+#[case::a_list_for_a_log_entry(r#"{"id": 1, "status": {"log": [["ready"]]}}"#, false)]
 fn models(#[case] body: &str, #[case] is_one: bool) {
     let holder = EndpointModel::from_slice(body.as_bytes()).and_then(|model| model.to_holder(None));
     assert_eq!(holder.is_ok(), is_one, "{holder:?}");
@@ -137,6 +147,14 @@ fn configs(#[case] body: &str, #[case] ipam_mode: Option<&str>, #[case] chaining
 }
 
 #[rstest]
+#[case::the_whole("[]")]
+#[case::the_status(r#"{"status": ["eni"]}"#)]
+#[case::the_map(r#"{"status": {"daemonConfigurationMap": []}}"#)]
+fn a_configuration_with_a_list_for_an_object_is_none(#[case] body: &str) {
+    assert!(AgentConfig::from_slice(body.as_bytes()).is_err());
+}
+
+#[rstest]
 #[case::real(CONFIG, false)]
 #[case::absent("{}", false)]
 #[case::off(r#"{"status": {"installUplinkRoutesForDelegatedIPAM": false}}"#, false)]
@@ -171,6 +189,8 @@ fn allocations_of_pools_keep_each_owner() {
 #[case::null_ipam(r#"{"ipam": null}"#, false)]
 #[case::none_allocated(r#"{"ipam": {"status": ""}}"#, true)]
 #[case::null_allocations(r#"{"ipam": {"allocations": null}}"#, true)]
+#[case::a_list_of_objects(r#"[{"id": 1}, {"id": 2}]"#, false)]
+#[case::a_list_for_ipam(r#"{"ipam": []}"#, false)]
 #[case::empty("", false)]
 fn allocations(#[case] body: &str, #[case] readable: bool) {
     assert_eq!(Allocations::from_slice(body.as_bytes()).is_ok(), readable);
