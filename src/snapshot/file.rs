@@ -156,7 +156,8 @@ fn parse_json(text: &str) -> Result<Snapshot, Problem> {
         Problem::Malformed {
             key: key(track),
             line: error.line() as u64,
-            column: error.column() as u64,
+            // Of what stands at the very start of a line it says 0.
+            column: error.column().max(1) as u64,
             why: why.strip_suffix(&place).unwrap_or(&why).to_owned(),
         }
     })

@@ -136,6 +136,12 @@ fn no_snapshot(#[case] text: &str, #[case] says: &str) {
 }
 
 #[test]
+fn what_is_wrong_at_the_start_of_a_line_has_a_column_as_well() {
+    let error = Snapshot::from_str("{\"takenAt\":\"\n").expect_err("a bad file");
+    assert!(matches!(error.problem, Problem::Malformed { line: 2, column: 1, .. }), "{error}");
+}
+
+#[test]
 fn the_good_file_is_read() {
     let snapshot = Snapshot::from_str(GOOD).unwrap();
     assert_eq!(snapshot.cluster.pods.len(), 1);
