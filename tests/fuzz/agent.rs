@@ -8,7 +8,7 @@ use cilium_leak_healer::cilium::{
     AgentConfig, Allocations, ConfigModel, DbgOutput, EndpointModel, dbg_endpoint, dbg_endpoint_log,
     dbg_endpoints, dbg_ipam_mode, log_entries,
 };
-use cilium_leak_healer::domain::{Holder, parse_ip};
+use cilium_leak_healer::domain::{AttachmentId, ContainerId, Holder, parse_ip};
 use serde_json::Value;
 
 use super::reader::Checked;
@@ -122,8 +122,8 @@ fn is_in(holder: &Holder, texts: &BTreeSet<&str>) -> Result<(), String> {
     for ip in &holder.addresses {
         rule(told.contains(ip), || format!("{ip} is not in the answer"))?;
     }
-    let attachment = holder.attachment.as_ref().map(|id| id.as_str());
-    let container = holder.container_field.as_ref().map(|id| id.as_str());
+    let attachment = holder.attachment.as_ref().map(AttachmentId::as_str);
+    let container = holder.container_field.as_ref().map(ContainerId::as_str);
     let parts = holder.named.as_ref().map(|name| [name.namespace(), name.name()]);
     let labels = holder.labels.iter().chain(&holder.controllers).map(String::as_str);
     for text in attachment.into_iter().chain(container).chain(parts.into_iter().flatten()).chain(labels) {

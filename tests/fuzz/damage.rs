@@ -98,8 +98,8 @@ impl Damage<'_> {
                 let at = dice.below(len + 1);
                 input.splice(at..at, dice.one_of(self.words).bytes());
             }
-            8 => replace_run(&mut input, dice, |byte| byte.is_ascii_digit(), &NUMBERS),
-            9 => replace_run(&mut input, dice, |byte| byte.is_ascii_alphanumeric(), self.words),
+            8 => replace_run(&mut input, dice, u8::is_ascii_digit, &NUMBERS),
+            9 => replace_run(&mut input, dice, u8::is_ascii_alphanumeric, self.words),
             _ => input = other_value(&input, dice).unwrap_or(input),
         }
         input

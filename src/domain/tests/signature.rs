@@ -39,6 +39,8 @@ fn a_refusal_is_found_in_any_wrapping(#[case] text: &str, #[case] address: &str)
 #[case::cut_behind_the_address("putEndpointIdInvalid \"IP ipv4:10.244.1.57 is alre")]
 #[case::cut_before_the_last_letter("putEndpointIdInvalid \"IP ipv4:10.244.1.57 is already in us")]
 #[case::goes_on("putEndpointIdInvalid \"IP ipv4:10.244.1.57 is already in used")]
+#[case::goes_on_behind_a_line("putEndpointIdInvalid \"IP ipv4:10.244.1.57 is already in use_by")]
+#[case::goes_on_behind_a_dash("putEndpointIdInvalid \"IP ipv4:10.244.1.57 is already in use-by")]
 #[case::garbage("putEndpointIdInvalid \"IP ipv4:10.244.1 is already in use\"")]
 #[case::leading_zeros("putEndpointIdInvalid \"IP ipv4:010.244.001.005 is already in use\"")]
 #[case::prefix_length("putEndpointIdInvalid \"IP ipv4:10.0.0.1/32 is already in use\"")]
@@ -46,6 +48,7 @@ fn a_refusal_is_found_in_any_wrapping(#[case] text: &str, #[case] address: &str)
 #[case::brackets("putEndpointIdInvalid \"IP ipv6:[fd00::1] is already in use\"")]
 #[case::mapped("putEndpointIdInvalid \"IP ipv6:::ffff:10.0.0.1 is already in use\"")]
 #[case::wrong_family("putEndpointIdInvalid \"IP ipv4:fd00::1 is already in use\"")]
+#[case::the_other_wrong_family("putEndpointIdInvalid \"IP ipv6:10.0.0.1 is already in use\"")]
 #[case::empty_address("putEndpointIdInvalid \"IP ipv4: is already in use\"")]
 fn anything_else_is_none(#[case] text: &str) {
     assert_eq!(refusal(text), Refusal::None);
