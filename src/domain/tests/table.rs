@@ -189,6 +189,7 @@ fn a_reserved_label_tells_too(#[case] label: &str, #[case] reserved: bool) {
 #[case::agent_start_unknown(|obs: &mut Observation| obs.agent_started = None, true)]
 #[case::agent_started_in_the_future(|obs: &mut Observation| obs.agent_started = Some(ago(-5)), true)]
 #[case::agent_started_after_the_failure(|obs: &mut Observation| { obs.agent_started = Some(ago(150)); obs.events.known[0].at = Some(ago(151)); }, true)]
+#[case::agent_started_with_the_failure(|obs: &mut Observation| { obs.agent_started = Some(ago(150)); obs.events.known[0].at = Some(ago(150)); }, false)]
 #[case::lone_4_s(|obs: &mut Observation| { obs.events.known[0].at = Some(ago(4)); obs.events.known[0].count = 1; }, true)]
 #[case::lone_5_s(|obs: &mut Observation| { obs.events.known[0].at = Some(ago(5)); obs.events.known[0].count = 1; }, false)]
 #[case::counted_twice_4_s(|obs: &mut Observation| { obs.events.known[0].at = Some(ago(4)); obs.events.known[0].count = 2; }, false)]
@@ -242,6 +243,15 @@ fn what_has_to_be_known_and_is_not_refuses(#[case] change: fn(&mut Observation))
     let mut obs = stale();
     change(&mut obs);
     assert_eq!(verdict(&obs), (Verdict::InsufficientEvidence, "none"));
+}
+
+#[rstest]
+#[case::ten_minutes_old(600)]
+#[case::a_minute_ahead(-60)]
+fn a_failure_at_the_edge_of_its_time_counts(#[case] seconds_ago: i64) {
+    let mut obs = stale();
+    obs.events.known[0].at = Some(ago(seconds_ago));
+    assert_eq!(verdict(&obs), (Verdict::StaleEndpoint, "disconnect-endpoint"));
 }
 
 fn nameless() -> Holder {

@@ -71,6 +71,7 @@ impl Is {
 #[case::freed_and_waiting_still(DisconnectEndpoint, true, Is::Waiting, Other, 60, None)]
 #[case::freed_and_waiting_too_long(DisconnectEndpoint, true, Is::Waiting, Other, 150, Some(NotHealed))]
 #[case::not_freed_yet_as_a_delete_can_come_late(DisconnectEndpoint, false, Is::Waiting, Target, 45, None)]
+#[case::not_freed_within_the_time(DisconnectEndpoint, false, Is::Waiting, Target, 60, None)]
 #[case::never_freed(DisconnectEndpoint, false, Is::Waiting, Target, 61, Some(Interrupted))]
 #[case::never_freed_and_gone(DisconnectEndpoint, false, Is::Gone, Target, 61, Some(Interrupted))]
 #[case::held_again(DisconnectEndpoint, true, Is::Waiting, Target, 5, Some(Failed))]
@@ -118,7 +119,7 @@ fn a_clock_that_was_ahead_holds_no_act_for_ever() {
     let behind = begin() - SignedDuration::from_hours(24);
     let shows = |seen_for| Shows { pod: Some(&pod), held: Target, seen_for, same_agent: false };
     let act = act(DisconnectEndpoint, false);
-    assert_eq!(settle(&act, shows(Duration::from_secs(30)), &options(judge), behind), None);
+    assert_eq!(settle(&act, shows(Duration::from_secs(60)), &options(judge), behind), None);
     let settled = settle(&act, shows(Duration::from_secs(61)), &options(judge), behind);
     assert_eq!(settled.map(|(outcome, _)| outcome), Some(Interrupted));
 }
