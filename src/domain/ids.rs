@@ -1,6 +1,7 @@
 //! Identity by type: each thing that must not be mixed up has its own type, made only by parsing.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -72,6 +73,16 @@ id!(
     253,
     dns_like
 );
+
+impl NodeName {
+    /// A number below `many` (0 for none) that is the same each time and differs from node to node: what all nodes do
+    /// would else be done by all at one instant.
+    pub fn spread(&self, many: u64) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish() % many.max(1)
+    }
+}
 id!(
     /// The id of a sandbox at the container runtime: 64 hexadecimal digits in practice, not required here.
     ContainerId,
@@ -200,5 +211,21 @@ pub fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => Ipv4Addr::is_link_local(&v4),
         IpAddr::V6(v6) => Ipv6Addr::is_unicast_link_local(&v6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::NodeName;
+
+    #[test]
+    fn nodes_are_spread_over_the_whole_range_and_stay_where_they_are() {
+        let node = |number: u32| format!("worker-{number}").parse::<NodeName>().unwrap();
+        let all: BTreeSet<u64> = (0..1000).map(|number| node(number).spread(60)).collect();
+        assert_eq!((all.len(), all.last()), (60, Some(&59)));
+        assert_eq!(node(1).spread(1_000_000), node(1).spread(1_000_000));
+        assert_eq!(node(1).spread(0), 0);
     }
 }

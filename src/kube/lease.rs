@@ -4,7 +4,6 @@
 //! record unchanged for as long as it is valid: clocks of two nodes are never compared.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -190,10 +189,8 @@ impl Leases {
 
     /// The names, beginning with another one on each node, so that they do not all ask for the first.
     fn in_turn(&self) -> impl Iterator<Item = &str> {
-        let mut hasher = DefaultHasher::new();
-        self.holder.as_str().hash(&mut hasher);
-        let many = u64::try_from(self.names.len()).unwrap_or(1).max(1);
-        let first = usize::try_from(hasher.finish() % many).unwrap_or(0);
+        let many = u64::try_from(self.names.len()).unwrap_or(1);
+        let first = usize::try_from(self.holder.spread(many)).unwrap_or(0);
         self.names.iter().cycle().skip(first).take(self.names.len()).map(String::as_str)
     }
 

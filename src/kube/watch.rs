@@ -22,8 +22,10 @@ use crate::metrics::{ApiResource, Metrics};
 
 /// Objects in one page of a list: the memory of a list is bounded by it.
 const PAGE: u32 = 50;
-/// The API server ends a watch after this long; the next one resumes where it ended.
+/// The API server ends a watch after this long at most; the next one resumes where it ended.
 const WATCH_SECONDS: u32 = 290;
+/// Up to so much earlier, by the node: else all that began at one instant would begin anew at one instant, for ever.
+const WATCH_SPREAD: u32 = 60;
 
 /// What to watch.
 #[derive(Debug, Clone)]
@@ -58,11 +60,13 @@ pub async fn watch_pods(
         .with_jitter();
     let backoff = options.jitter.map_or(backoff, |seed| backoff.with_jitter_seed(seed));
     let mut delays = backoff.build();
+    let earlier = u32::try_from(options.node.spread(u64::from(WATCH_SPREAD))).unwrap_or_default();
+    let watch_seconds = WATCH_SECONDS.saturating_sub(earlier);
     loop {
         let api: Api<GuardedPod> = Api::all(client.clone());
         let config = watcher::Config::default()
             .fields(&format!("spec.nodeName={}", options.node))
-            .timeout(WATCH_SECONDS)
+            .timeout(watch_seconds)
             .page_size(PAGE);
         let mut stream = pin!(watcher(api, config));
         let mut listing = true;
@@ -72,7 +76,7 @@ pub async fn watch_pods(
             let bound = if listing {
                 options.timeout * 2
             } else {
-                Duration::from_secs(u64::from(WATCH_SECONDS) + 30)
+                Duration::from_secs(u64::from(watch_seconds) + 30)
             };
             let next = tokio::select! {
                 biased;

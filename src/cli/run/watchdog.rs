@@ -106,11 +106,15 @@ impl Watchdog {
         let questions = Questions::of(args, &options, &names);
         let (needed, required) = (protection::is_needed(&options), options.require_fence);
         let asked = Arc::clone(&reader);
+        let quiet_millis = u64::try_from(options.startup_quiet.as_millis()).unwrap_or_default();
+        let turn = Duration::from_millis(options.node.spread(quiet_millis / 2));
         let protecting = tokio::spawn(async move {
             if !needed {
                 listeners.health.set(Check::Fence, Ok(()));
                 return std::future::pending().await;
             }
+            // Nothing is done in the start-up quiet period anyway: nodes that start at one instant do not ask at one.
+            tokio::time::sleep(turn).await;
             let mut guard = Guard::new(required, listeners);
             loop {
                 let found = questions.ask(&asked).await;
