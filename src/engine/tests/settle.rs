@@ -119,7 +119,7 @@ fn a_clock_that_was_ahead_holds_no_act_for_ever() {
     let behind = begin() - SignedDuration::from_hours(24);
     let shows = |seen_for| Shows { pod: Some(&pod), held: Target, seen_for, same_agent: false };
     let act = act(DisconnectEndpoint, false);
-    assert_eq!(settle(&act, shows(Duration::from_secs(60)), &options(judge), behind), None);
+    assert_eq!(settle(&act, shows(Duration::from_mins(1)), &options(judge), behind), None);
     let settled = settle(&act, shows(Duration::from_secs(61)), &options(judge), behind);
     assert_eq!(settled.map(|(outcome, _)| outcome), Some(Interrupted));
 }
