@@ -115,6 +115,9 @@ def run(program: pathlib.Path, words: list[str]) -> str | None:
         # It runs for a minute, as a check of its own.
         words = [*words, "--help"]
     with tempfile.TemporaryDirectory() as scratch:
+        if words[0] == "ledger" and "--state-dir" not in words:
+            # Not that of a watchdog which runs on this machine.
+            words = [*words, "--state-dir", f"{scratch}/none"]
         case = CASE.read_text(encoding="utf-8")
         for flag, file in zip(words, words[1:], strict=False):
             if flag == "--from":
