@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
 type etcd struct {
@@ -36,6 +37,7 @@ func startEtcd(dataDir string) (_ *etcd, err error) {
 	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // 0 would log every request
 	c.UnsafeNoFsync = true
 	c.EnableGRPCGateway = false
+	wal.SegmentSizeBytes = 4 << 20 // two files of this size are laid out at the start, 64 MB each by default
 	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	// The advertised client URL must be host:port, though nobody uses it.
 	c.ListenClientUrls, c.AdvertiseClientUrls = []url.URL{{Scheme: "unix", Path: sock}}, []url.URL{peer}
