@@ -223,8 +223,7 @@ impl<P: Parts> Acting<'_, P> {
         ip: IpAddr,
         began: Timestamp,
     ) -> Option<String> {
-        let before = |pod: &Pod| pod.created.is_some_and(|created| created < began);
-        let another = |pod: &Pod| pod.uid != obs.pod.uid && pod.is_live() && !pod.host_network && before(pod);
+        let another = |pod: &Pod| may_be_victim(pod, &obs.pod, began);
         let here = |pod: &Pod| pod.node.as_ref() == Some(&self.options.node) && !pod.lists_others(ip);
         if let Some(name) = &finding.owner
             && let Ok(Some(owner)) = self.parts.pod(name).await
@@ -262,6 +261,15 @@ impl<P: Parts> Acting<'_, P> {
         );
         if same { Sent::StillHeld(why) } else { Sent::failed(why) }
     }
+}
+
+/// Whether a pod lives and was there when a call for the wedged pod began, by this node's clock.
+pub(super) fn may_be_victim(pod: &Pod, wedged: &Pod, began: Timestamp) -> bool {
+    // The wedged pod was read right before. Another of its name came since, whatever the clocks say.
+    pod.name != wedged.name
+        && pod.is_live()
+        && !pod.host_network
+        && pod.created.is_some_and(|created| created < began)
 }
 
 /// Why nothing is begun.
