@@ -15,5 +15,7 @@ pub mod metrics;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod snapshot;
+#[cfg(test)]
+mod stored;
 pub mod stream;
 mod text;

@@ -3,12 +3,11 @@
 //! Must not know: what any verb does. Text that is wrong there is wrong in `--help` too, and is mended at the flag.
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::{env, fs};
 
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
 use super::Cli;
+use crate::stored::{Made, is_stored};
 
 const HEAD: &str = "\
 # Command line and configuration
@@ -221,13 +220,7 @@ fn page() -> String {
 #[test]
 #[cfg_attr(not(feature = "sim"), ignore = "the page has the verb demo")]
 fn the_page_on_the_command_line_is_that_of_clap() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cli.md");
-    let text = page();
-    if env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with UPDATE_DOCS=1", path.display());
+    is_stored("cli.md", &page(), Made::Page);
 }
 
 #[rstest::rstest]

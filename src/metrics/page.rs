@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
-use std::{env, fs};
 
 use super::*;
 use crate::ledger::Bound;
+use crate::stored::{Made, is_stored};
 
 /// What to make of a metric, where its help does not say it.
 const ADVICE: [(&str, &str); 22] = [
@@ -163,11 +162,5 @@ fn page() -> String {
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "the process shows less of itself here")]
 fn the_page_on_metrics_is_that_of_the_registry() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-    let text = page();
-    if env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with UPDATE_DOCS=1", path.display());
+    is_stored("metrics.md", &page(), Made::Page);
 }

@@ -1,8 +1,5 @@
 //! The folding as a table, and each format read again by a reader of its kind, with names that want to be more.
 
-use std::fs;
-use std::path::Path;
-
 use jiff::{SignedDuration, Timestamp};
 use pulldown_cmark::{Event as Mark, Options, Parser, Tag};
 use rstest::rstest;
@@ -14,6 +11,7 @@ use super::gather::Gathered;
 use super::notes::Notes;
 use super::notes::tests::event as kubernetes_event;
 use super::{Format, targets};
+use crate::stored::schema_is_stored;
 use crate::stream::{Event, EventKind};
 
 fn at(second: i64) -> Timestamp {
@@ -315,13 +313,7 @@ fn which_file_is_for_which_format(
 /// `UPDATE_SCHEMAS=1` writes it anew.
 #[test]
 fn the_stored_schema_is_that_of_the_type() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema/heal-report-v1.json");
-    let text = serde_json::to_string_pretty(&form::schema()).unwrap() + "\n";
-    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with UPDATE_SCHEMAS=1", path.display());
+    schema_is_stored("heal-report-v1.json", &form::schema());
 }
 
 /// Each field of a report is in the schema, and each that the schema requires is in the report.

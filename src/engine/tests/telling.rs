@@ -14,6 +14,7 @@ use super::world::{Faults, World, reserved};
 use crate::domain::{PodName, judge};
 use crate::engine::{Channels, EngineOptions, Mode, NOTES, NoteReason, notes_document};
 use crate::kube::Note;
+use crate::stored::{Made, is_stored};
 use crate::stream::{CloudEvent, Event, Hub, Start, Started};
 
 /// What a process told.
@@ -255,13 +256,7 @@ fn the_table_has_each_reason_in_its_place() {
 /// `UPDATE_DOCS=1` writes it anew.
 #[test]
 fn the_page_on_kubernetes_events_is_that_of_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/kubernetes-events.md");
-    let text = notes_document();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &text).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with UPDATE_DOCS=1", path.display());
+    is_stored("kubernetes-events.md", &notes_document(), Made::Page);
 }
 
 #[rstest]

@@ -12,6 +12,7 @@ use super::{at, cause, ending, intent, node, open, refusal};
 use crate::domain::ActOutcome::{Deleted, Disconnected, Healed};
 use crate::domain::RemedyKind::{self, DeletePod, DisconnectEndpoint};
 use crate::ledger::{Bound, BoundOptions, BreakerView, Ledger, LedgerError, ReadError, RecordError};
+use crate::stored::schema_is_stored;
 
 fn scripted(dir: &Path) -> (Ledger, Script) {
     let script = Script::default();
@@ -316,13 +317,7 @@ fn ten_thousand_acts_stay_small(#[case] text: &str) {
 /// `UPDATE_SCHEMAS=1` writes it anew.
 #[test]
 fn the_stored_schema_is_that_of_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema/ledger-v1.json");
-    let text = serde_json::to_string_pretty(&crate::ledger::schema()).unwrap() + "\n";
-    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with UPDATE_SCHEMAS=1", path.display());
+    schema_is_stored("ledger-v1.json", &crate::ledger::schema());
 }
 
 #[test]

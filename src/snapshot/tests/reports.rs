@@ -1,12 +1,10 @@
 //! What a report looks like, and that the schemas tell the same.
 
-use std::fs;
-use std::path::Path;
-
 use serde_json::Value;
 
 use super::{case, cases, judged, load};
 use crate::snapshot::{ReportFinding, ScanReport, report_schema, snapshot_schema};
+use crate::stored::schema_is_stored;
 
 #[test]
 fn each_case_loads_and_its_report_is_written_and_read() {
@@ -46,16 +44,6 @@ fn the_heaviest_comes_first() {
 /// `UPDATE_SCHEMAS=1` writes them anew.
 #[test]
 fn the_stored_schemas_are_those_of_the_types() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema");
-    for (name, schema) in [("snapshot-v1.json", snapshot_schema()), ("scan-report-v1.json", report_schema())]
-    {
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        let path = dir.join(name);
-        if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-            fs::create_dir_all(&dir).unwrap();
-            fs::write(&path, &text).unwrap();
-        }
-        let stored = fs::read_to_string(&path).unwrap_or_default();
-        assert!(stored == text, "{} is old: run the tests with UPDATE_SCHEMAS=1", path.display());
-    }
+    schema_is_stored("snapshot-v1.json", &snapshot_schema());
+    schema_is_stored("scan-report-v1.json", &report_schema());
 }

@@ -1,33 +1,20 @@
-use std::path::Path;
-use std::{env, fs};
-
 use serde_json::Value;
 
 use super::*;
-
-fn is_stored(file: &str, text: &str, variable: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(file);
-    if env::var_os(variable).is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, text).unwrap();
-    }
-    let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with {variable}=1", path.display());
-}
+use crate::stored::{Made, is_stored, schema_is_stored};
 
 /// `UPDATE_SCHEMAS=1` writes them anew.
 #[test]
 fn the_stored_schemas_are_those_of_the_types() {
     for (file, schema) in schemas() {
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        is_stored(&format!("schema/{file}"), &text, "UPDATE_SCHEMAS");
+        schema_is_stored(&file, &schema);
     }
 }
 
 /// `UPDATE_DOCS=1` writes it anew.
 #[test]
 fn the_page_on_events_is_that_of_the_types() {
-    is_stored("events.md", &document(), "UPDATE_DOCS");
+    is_stored("events.md", &document(), Made::Page);
 }
 
 #[test]

@@ -1,10 +1,8 @@
-use std::path::Path;
-use std::{env, fs};
-
 use rstest::rstest;
 
 use super::*;
 use crate::domain::compatibility_document;
+use crate::stored::{Made, is_stored};
 
 fn agent(image: &str) -> AgentPod {
     let (namespace, node) = ("kube-system".to_owned(), "n1".to_owned());
@@ -25,11 +23,5 @@ fn versions_by_the_table(#[case] image: &str, #[case] level: Level) {
 /// `UPDATE_DOCS=1` writes it anew.
 #[test]
 fn the_page_on_compatibility_is_that_of_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/compatibility.md");
-    let text = compatibility_document();
-    if env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &text).unwrap();
-    }
-    let stored = fs::read_to_string(&path).unwrap_or_default();
-    assert!(stored == text, "{} is old: run the tests with UPDATE_DOCS=1", path.display());
+    is_stored("compatibility.md", &compatibility_document(), Made::Page);
 }
