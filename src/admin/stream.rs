@@ -147,9 +147,9 @@ fn since_of(text: &str) -> Result<Start, String> {
 }
 
 fn kinds(list: &str) -> Result<Vec<EventKind>, String> {
-    let words = || EventKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
     let kind = |word: &str| {
-        EventKind::of_word(word.trim()).ok_or_else(|| format!("types={word:?}: give some of {}", words()))
+        EventKind::of_word(word.trim())
+            .ok_or_else(|| format!("types={word:?}: give some of {}", EventKind::words()))
     };
     list.split(',').map(kind).collect()
 }

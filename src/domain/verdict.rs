@@ -63,6 +63,23 @@ impl Verdict {
             Self::StaleEndpoint => "stale-endpoint",
         }
     }
+
+    /// Whether it says that nobody knows yet whose the address is: such a verdict mostly passes by itself.
+    pub fn mostly_passes(self) -> bool {
+        match self {
+            Self::Settling | Self::NotHeld | Self::AgentUnknown | Self::InsufficientEvidence => true,
+            Self::ReservedHolder
+            | Self::UnmanagedHolder
+            | Self::SharedByDesign
+            | Self::LiveDuplicate
+            | Self::StaleEndpoint => false,
+        }
+    }
+
+    /// The verdict of that word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verdict| verdict.as_str() == word)
+    }
 }
 
 impl fmt::Display for Verdict {

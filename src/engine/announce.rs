@@ -211,15 +211,13 @@ impl Announcer {
 
     /// Writes what of an event belongs on the objects that it is about.
     pub(super) fn hear(&self, subject: &Subject, event: &Event) {
-        let Some((reason, text)) = text(event, self.mode) else {
+        let (Some((reason, text)), Some(tail)) = (text(event, self.mode), NoteTail::of(event, self.mode))
+        else {
             return;
         };
         let owner = match event {
             Event::Judged(Judged { owner, .. }) => owner.as_ref().and_then(|owner| owner.parse().ok()),
             _ => None,
-        };
-        let Some(tail) = NoteTail::of(event, self.mode) else {
-            return;
         };
         self.write(subject, owner.as_ref(), reason, &text, &tail);
     }

@@ -12,7 +12,7 @@ use super::log::log;
 use super::options::Mode;
 use super::subject::Subject;
 use super::wedge::{Told, Wedge};
-use crate::domain::{ActOutcome, Evidence, Finding, Judgement, NodeName, Pod, Remedy, RemedyKind, Verdict};
+use crate::domain::{ActOutcome, Evidence, Finding, Judgement, NodeName, Pod, Remedy, RemedyKind};
 use crate::ledger::{Act, SetAside};
 use crate::metrics::Metrics;
 use crate::snapshot::EvidenceLine;
@@ -77,7 +77,7 @@ impl Teller {
         let told = Told {
             verdict: finding.map(|finding| finding.verdict),
             ip: finding.and_then(|finding| finding.ip),
-            remedy: finding.map_or("none", |finding| finding.remedy.as_str()),
+            remedy: finding.map_or(Remedy::None.as_str(), |finding| finding.remedy.as_str()),
             withheld: finding.and_then(|finding| finding.withheld),
         };
         let is_news = wedge.told.as_ref() != Some(&told);
@@ -122,7 +122,7 @@ impl Teller {
             },
             Judgement::NotWedged(none) => Judged {
                 about,
-                remedy: "none".to_owned(),
+                remedy: Remedy::None.as_str().to_owned(),
                 target: None,
                 withheld: None,
                 owner: None,
@@ -314,16 +314,7 @@ impl Teller {
 
 /// How long a finding has to last before it is told on the objects of the cluster.
 fn patience(finding: &Finding) -> SignedDuration {
-    match finding.verdict {
-        Verdict::Settling | Verdict::NotHeld | Verdict::AgentUnknown | Verdict::InsufficientEvidence => {
-            PASSING
-        }
-        Verdict::ReservedHolder
-        | Verdict::UnmanagedHolder
-        | Verdict::SharedByDesign
-        | Verdict::LiveDuplicate
-        | Verdict::StaleEndpoint => SignedDuration::ZERO,
-    }
+    if finding.verdict.mostly_passes() { PASSING } else { SignedDuration::ZERO }
 }
 
 fn sentence(text: &str) -> String {

@@ -68,10 +68,15 @@ pub async fn connect(
     config.write_timeout = Some(options.timeout);
     // Retries are the engine's, which looks at everything again before it does so.
     config.default_retry = false;
-    let (sender, receiver) = watch::channel(0);
-    let layer = CountLayer::new(Arc::clone(metrics), options.timeout, sender);
+    let (layer, opened) = counted(options.timeout, metrics);
     let builder = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))?;
-    Ok((builder.with_layer(&layer).build(), WatchOpened(receiver)))
+    Ok((builder.with_layer(&layer).build(), opened))
+}
+
+/// What every client has around its connection.
+fn counted(timeout: Duration, metrics: &Arc<Metrics>) -> (CountLayer, WatchOpened) {
+    let (sender, receiver) = watch::channel(0);
+    (CountLayer::new(Arc::clone(metrics), timeout, sender), WatchOpened(receiver))
 }
 
 /// A client over a service of one's own, in memory: for the simulated API server on paused time.
@@ -84,9 +89,8 @@ where
     B: hyper::body::Body<Data = hyper::body::Bytes> + Send + 'static,
     B::Error: Into<tower::BoxError>,
 {
-    let (sender, receiver) = watch::channel(0);
-    let layer = CountLayer::new(Arc::clone(metrics), timeout, sender);
-    (Client::new(tower::Layer::layer(&layer, service), "default"), WatchOpened(receiver))
+    let (layer, opened) = counted(timeout, metrics);
+    (Client::new(tower::Layer::layer(&layer, service), "default"), opened)
 }
 
 async fn configuration(options: &ClientOptions) -> Result<Config, ConnectError> {

@@ -99,7 +99,8 @@ enum Claim {
 }
 
 impl Leases {
-    /// `names` are those of Leases in `namespace` that exist; `holder` is this node, `ttl` how long a Lease is valid; `clock` is for people who read it.
+    /// `names` are those of Leases in `namespace` that exist; `holder` is this node, `ttl` how long a Lease is valid;
+    /// `clock` is for people who read it.
     pub fn new(
         reader: Arc<Reader>,
         namespace: String,

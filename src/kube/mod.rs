@@ -42,8 +42,8 @@ pub use pod::{OPT_OUT, PodObject};
 pub(crate) use reader::chain;
 pub use reader::{DeleteOutcome, Reader};
 pub use recorder::{
-    Note, NoteType, REPORTER, Recorder, controller_reference, named_pod_reference, node_reference,
-    pod_reference,
+    NOTE_LIMIT, Note, NoteType, REPORTER, Recorder, controller_reference, named_pod_reference,
+    node_reference, pod_reference,
 };
 pub use self_test::{Protection, SelfTest, self_test};
 pub use store::{AgentStart, PodStore, Tracked};

@@ -24,7 +24,7 @@ pub const REPORTER: &str = "cilium-leak-healer";
 /// Events that wait to be written.
 const QUEUE: usize = 64;
 /// Bytes of a note, and of the reporting instance, that the API server takes.
-const NOTE_LIMIT: usize = 1024;
+pub const NOTE_LIMIT: usize = 1024;
 const INSTANCE_LIMIT: usize = 128;
 /// Different notes whose repetitions are counted in one Event each.
 const NOTES_KEPT: usize = 16;

@@ -218,7 +218,7 @@ impl ReportFinding {
 
     /// Whether it is about a wedge.
     pub fn is_on_wedge(&self) -> bool {
-        Verdict::ALL.iter().any(|verdict| verdict.as_str() == self.verdict)
+        Verdict::of_word(&self.verdict).is_some()
     }
 
     /// One line for people.

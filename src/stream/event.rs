@@ -33,6 +33,11 @@ macro_rules! events {
                 match self { $(Self::$kind => $word),+ }
             }
 
+            /// All words, for people.
+            pub fn words() -> String {
+                Self::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
+            }
+
             /// `type` of the CloudEvent: it ends with the version of the form.
             pub fn type_name(self) -> &'static str {
                 match self { $(Self::$kind => concat!("cilium-leak-healer.", $word, ".v", $version)),+ }

@@ -71,9 +71,8 @@ impl Draft {
     }
 
     fn ending_of_opinion(&self, opinion: &Opinion) -> (Ending, String) {
-        let verdict = Verdict::ALL.into_iter().find(|verdict| verdict.as_str() == opinion.verdict);
         let held = self.holds.iter().max_by_key(|hold| hold.time);
-        match verdict {
+        match Verdict::of_word(&opinion.verdict) {
             Some(Verdict::StaleEndpoint) => self.ending_of_leak(opinion, held),
             Some(
                 Verdict::ReservedHolder

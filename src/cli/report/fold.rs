@@ -71,9 +71,7 @@ pub(super) struct Draft {
 
 /// Whether a verdict says whose the address is; the others say that this is not known yet.
 pub(super) fn is_firm(verdict: &str) -> bool {
-    ![Verdict::Settling, Verdict::NotHeld, Verdict::AgentUnknown, Verdict::InsufficientEvidence]
-        .iter()
-        .any(|passing| passing.as_str() == verdict)
+    !Verdict::of_word(verdict).is_some_and(Verdict::mostly_passes)
 }
 
 impl Fold {

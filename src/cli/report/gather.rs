@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::fold::{Fold, NodeState};
 use super::form::{EventsRead, NodeRead, Reading};
 use super::notes::{self, Notes};
-use crate::cli::watchdogs::{Ask, Found, KEPT, Line, OPENING, Search, Trouble, Wire, directory};
+use crate::cli::watchdogs::{Ask, Found, KEPT, Line, NO_POD, OPENING, Search, Trouble, Wire, directory};
 use crate::domain::Read;
 use crate::kube::Reader;
 use crate::stream::{ACTS_SHOWN, CloudEvent, Event, EventKind};
@@ -130,13 +130,9 @@ async fn ask(wire: &Wire, node: &Arc<str>, pod: &str) -> Result<Answer, Trouble>
 async fn once(wire: &Wire, node: &str, pod: &str) -> Result<Answer, Trouble> {
     let mut link = wire.open(pod).await?;
     let mut lines = link.ask(&Ask { since: None, follow: false, types: &[] }).await?;
-    let (mut fold, mut bytes, mut lost, mut unknown) = (Fold::default(), 0, 0, 0);
+    let (mut fold, mut lost, mut unknown) = (Fold::default(), 0, 0);
     let mut first = true;
     while let Some(came) = lines.next(wire.timeout).await? {
-        bytes += came.len();
-        if bytes > KEPT {
-            return Err(Trouble::lasting("it sends more than a watchdog keeps"));
-        }
         let told = Line::parse(came)?;
         if told.kind != Some(EventKind::Gap) && std::mem::take(&mut first) {
             lost = told.place.map_or(0, |place| place.number.saturating_sub(1));
@@ -247,7 +243,7 @@ impl Gathered {
         }
         for name in names {
             if !self.nodes.iter().any(|read| read.node == name) {
-                self.node(&name, Err("no pod of the watchdog is on it".to_owned()), 0, notes);
+                self.node(&name, Err(NO_POD.to_owned()), 0, notes);
             }
         }
     }
@@ -256,7 +252,7 @@ impl Gathered {
     fn also_known(&mut self, notes: &Notes) {
         for (node, events) in &notes.by_node {
             if !self.nodes.iter().any(|read| read.node == *node) {
-                self.nodes.push(not_read(node, "no pod of the watchdog is on it".to_owned(), *events));
+                self.nodes.push(not_read(node, NO_POD.to_owned(), *events));
             }
         }
     }

@@ -65,12 +65,7 @@ fn properties(writer: &mut Writer<Vec<u8>>, all: &[(&str, String)]) -> io::Resul
 
 /// Whoever reads only this file must not take an empty report for a good one.
 fn completeness(writer: &mut Writer<Vec<u8>>, report: &HealReport) -> io::Result<()> {
-    let mut lines: Vec<String> = report.remarks.iter().map(|remark| shown(remark)).collect();
-    for read in &report.nodes {
-        if let Some(why) = &read.why {
-            lines.push(shown(&format!("{}: {why}", read.node)));
-        }
-    }
+    let lines: Vec<String> = report.missing().map(|why| shown(&why)).collect();
     let class = format!("{SUITE}.report");
     let element = writer.create_element("testcase").with_attributes([
         ("classname", class.as_str()),

@@ -162,14 +162,18 @@ impl HealReport {
         counts.map(|(count, ending)| format!("{count} {}", ending.as_str())).collect::<Vec<_>>().join(", ")
     }
 
+    /// What is missing, and what else a reader must know of the sources: the remarks, then each node that was not read whole.
+    fn missing(&self) -> impl Iterator<Item = String> {
+        let nodes =
+            self.nodes.iter().filter_map(|read| Some(format!("{}: {}", read.node, read.why.as_ref()?)));
+        self.remarks.iter().cloned().chain(nodes)
+    }
+
     /// The exit status, and why it is that one.
     fn end(&self) -> ExitCode {
         if !self.complete {
             aside("incomplete: more may have happened than the report says");
-            self.remarks.iter().for_each(|remark| aside(&format!("incomplete: {remark}")));
-            for read in self.nodes.iter().filter(|read| read.why.is_some()) {
-                aside(&format!("incomplete: {}: {}", read.node, read.why.as_deref().unwrap_or_default()));
-            }
+            self.missing().for_each(|why| aside(&format!("incomplete: {why}")));
         }
         if self.summary.failed > 0 {
             let words: Vec<_> = self.fail_on.iter().map(|on| on.as_str()).collect();

@@ -59,10 +59,11 @@ pub(super) async fn run(args: RunArgs) -> Result<()> {
     let server = server.with_limits(ServerLimits { connections, ..ServerLimits::default() });
     let serving = tokio::spawn(server.serve(pages, until(closed)));
 
-    let client = connect(&args.connection.options(), &metrics).await?;
+    let connection = args.connection.options();
+    let client = connect(&connection, &metrics).await?;
     let told = Told { hub: hub.clone(), health: health.clone(), metrics };
-    let watchdog = Watchdog::start(&args, client, Around::of_system(), told, stopped);
-    reviews.begin(&watchdog.reader, args.connection.options().timeout);
+    let watchdog = Watchdog::start(&args, engine_options, client, Around::of_system(), told, stopped);
+    reviews.begin(&watchdog.reader, connection.timeout);
     let Watchdog { mut engine, mut watching, mut protecting, recorder, reader } = watchdog;
     drop(reader);
 

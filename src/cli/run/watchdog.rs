@@ -14,9 +14,11 @@ use super::{RunArgs, tell};
 use crate::admin::{Check, Health};
 use crate::cilium::{AgentClient, AgentOptions, Wire};
 use crate::clock::WallClock;
-use crate::engine::{Book, Channels, Engine, Guard, Listeners, Live};
+use crate::engine::{Book, Channels, Engine, EngineOptions, Guard, Listeners, Live};
 use crate::kube::{PodStore, Protection, Reader, Recorder, WatchOpened, watch_pods};
 use crate::metrics::Metrics;
+#[cfg(feature = "sim")]
+use crate::sim::Local;
 use crate::stream::Hub;
 
 /// Look-ups by address start this far apart: the agent's API is shared with the CNI plugin.
@@ -64,6 +66,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     pub(super) fn start(
         args: &RunArgs,
+        options: EngineOptions,
         (client, opened): (Client, WatchOpened),
         around: Around,
         told: Told,
@@ -72,7 +75,6 @@ impl Watchdog {
         let Around { clock, wire, jitter } = around;
         let Told { hub, health, metrics } = told;
         let timeout = args.connection.options().timeout;
-        let options = args.engine_options();
         let store = PodStore::default();
         let watching = tokio::spawn(watch_pods(
             client.clone(),
@@ -140,18 +142,11 @@ pub struct InProcess {
 
 #[cfg(feature = "sim")]
 impl InProcess {
-    /// Starts it with the flags of `run`, against an API server that is a service.
+    /// Starts it with the flags of `run`, against a simulated API server.
     ///
     /// # Errors
     /// The words of clap for flags that are none.
-    pub fn start<S, B>(flags: &[&str], api: S, around: Around) -> Result<Self, clap::Error>
-    where
-        S: tower::Service<http::Request<kube::client::Body>, Response = http::Response<B>> + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Into<tower::BoxError>,
-        B: hyper::body::Body<Data = hyper::body::Bytes> + Send + 'static,
-        B::Error: Into<tower::BoxError>,
-    {
+    pub fn start(flags: &[&str], api: Local, around: Around) -> Result<Self, clap::Error> {
         #[derive(clap::Parser)]
         #[command(no_binary_name = true)]
         struct Flags {
@@ -160,11 +155,12 @@ impl InProcess {
         }
         let args = <Flags as clap::Parser>::try_parse_from(flags)?.run;
         let (metrics, health) = (Arc::new(Metrics::new()), Health::new(super::STUCK_AFTER));
-        let hub = tell::hub(&args.engine_options(), &metrics, around.clock.now());
+        let options = args.engine_options();
+        let hub = tell::hub(&options, &metrics, around.clock.now());
         let client = crate::kube::connect_to(api, args.connection.options().timeout, &metrics);
         let told = Told { hub, health: health.clone(), metrics };
         let (stopping, stopped) = watch::channel(false);
-        let watchdog = Watchdog::start(&args, client, around, told, stopped);
+        let watchdog = Watchdog::start(&args, options, client, around, told, stopped);
         Ok(Self { watchdog, health, _stopping: stopping })
     }
 

@@ -71,9 +71,8 @@ impl Since {
 
 /// A type by its word or its full name.
 pub(in crate::cli) fn kind(text: &str) -> Result<EventKind, String> {
-    let words = || EventKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
     EventKind::of_word(text.trim())
-        .ok_or_else(|| format!("{text:?} is no type of events; they are {}", words()))
+        .ok_or_else(|| format!("{text:?} is no type of events; they are {}", EventKind::words()))
 }
 
 #[cfg(test)]

@@ -20,6 +20,9 @@ const RELIST: Duration = Duration::from_secs(30);
 /// Between two lists: all streams of a rollout end soon after one another.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Why a node without a watchdog cannot be asked.
+pub(in crate::cli) const NO_POD: &str = "no pod of the watchdog is on it";
+
 /// The pod of each node, or why it cannot be asked.
 pub(in crate::cli) type Directory = BTreeMap<Arc<str>, Result<String, String>>;
 
@@ -124,8 +127,7 @@ pub(in crate::cli) fn directory(mut found: Vec<Found>, wanted: &[String]) -> Dir
     found.sort_by_key(Found::rank);
     let mut directory = Directory::new();
     for node in wanted {
-        let why = "no pod of the watchdog is on it".to_owned();
-        directory.insert(node.as_str().into(), Err(why));
+        directory.insert(node.as_str().into(), Err(NO_POD.to_owned()));
     }
     for pod in found {
         let Some(node) = &pod.node else {

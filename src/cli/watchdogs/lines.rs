@@ -19,11 +19,18 @@ pub(in crate::cli) struct Lines {
     rest: Vec<u8>,
     /// Bytes of the rest that have no line feed.
     seen: usize,
+    /// Bytes of lines that may still be given out; `None`: without an end.
+    left: Option<usize>,
 }
 
 impl Lines {
     pub(in crate::cli) fn new(source: Source) -> Self {
-        Self { source, rest: Vec::new(), seen: 0 }
+        Self { source, rest: Vec::new(), seen: 0, left: None }
+    }
+
+    /// The same, for what a watchdog has kept: more than that many bytes are none of its.
+    pub(super) fn at_most(self, bytes: usize) -> Self {
+        Self { left: Some(bytes), ..self }
     }
 
     /// The next line that is not empty; `None`: a clean end. Between two pieces pass no more than `patience`.
@@ -36,6 +43,10 @@ impl Lines {
                 line.truncate(line.trim_ascii_end().len());
                 if line.is_empty() {
                     continue;
+                }
+                if let Some(left) = &mut self.left {
+                    let rest = left.checked_sub(line.len());
+                    *left = rest.ok_or_else(|| Trouble::lasting("it sends more than a watchdog keeps"))?;
                 }
                 return Ok(Some(line));
             }

@@ -12,7 +12,7 @@ mod wire;
 
 pub(super) use self::args::WatchdogArgs;
 pub(super) use self::ask::{Ask, Place, Since, kind};
-pub(super) use self::directory::{Directory, Found, Search, directory};
+pub(super) use self::directory::{Directory, Found, NO_POD, Search, directory};
 pub(super) use self::line::Line;
 #[cfg(test)]
 pub(super) use self::line::tests::event;

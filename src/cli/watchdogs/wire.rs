@@ -21,6 +21,7 @@ use kube::{Api, Client};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::KEPT;
 use super::ask::{Ask, STATE};
 use super::lines::Lines;
 use super::trouble::{Trouble, forbidden, refusal};
@@ -142,7 +143,8 @@ impl Link<'_> {
     /// Asks for events; the answer before must have been read to its end. No credential goes to a watchdog: over loopback it asks
     /// for none, and the API server passes none on.
     pub(in crate::cli) async fn ask(&mut self, ask: &Ask<'_>) -> Result<Lines, Trouble> {
-        self.get(&ask.path()).await
+        let lines = self.get(&ask.path()).await?;
+        Ok(if ask.follow { lines } else { lines.at_most(KEPT) })
     }
 
     /// Asks for what all events so far add up to, with the same care.

@@ -5,14 +5,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::domain::Verdict;
+use crate::domain::{Remedy, Verdict};
 use crate::engine::gates::By;
 use crate::engine::options::Mode;
+use crate::kube::NOTE_LIMIT;
 use crate::stream::{Event, Judged};
 use crate::text::{cut, one_line};
-
-/// Bytes of a note that the API server takes.
-const NOTE: usize = 1024;
 
 /// What the end of a note says. The words are those of the event stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +57,7 @@ impl NoteTail {
         match event {
             Event::Judged(Judged { withheld, remedy, .. }) => {
                 tail.withheld.clone_from(withheld);
-                if mode == Mode::Observe && remedy != "none" {
+                if mode == Mode::Observe && remedy != Remedy::None.as_str() {
                     tail.held_back_by = Some(By::Mode.as_str().to_owned());
                 }
             }
@@ -73,7 +71,7 @@ impl NoteTail {
     /// A sentence with this end, within a note: a sentence that is too long is cut.
     pub(super) fn behind(&self, text: &str) -> String {
         let end = self.to_string();
-        let room = NOTE.saturating_sub(end.len() + 1);
+        let room = NOTE_LIMIT.saturating_sub(end.len() + 1);
         format!("{} {end}", cut(one_line(text.trim()), room))
     }
 
@@ -170,7 +168,7 @@ mod tests {
         fn what_is_written_is_read(tail in words(), text in "\\PC{0,1500}", forged in words()) {
             for text in [format!("a{text}"), format!("a{text} {forged} {text}")] {
                 let note = tail.behind(&NoteTail::of_pod("shop/web", &text));
-                prop_assert!(note.len() <= NOTE, "{}", note.len());
+                prop_assert!(note.len() <= NOTE_LIMIT, "{}", note.len());
                 let (read, sentence) = NoteTail::read(&note).unwrap();
                 prop_assert_eq!(&read, &tail);
                 let whole = one_line(text.trim());
