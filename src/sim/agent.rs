@@ -17,7 +17,7 @@ use tokio::io::DuplexStream;
 use tokio::net::UnixListener;
 
 use super::agent_routes;
-use super::agent_state::{AgentOptions, AgentShared, EndpointWitness, Limiters, RemovedEndpoint, State};
+use super::agent_state::{AgentOptions, AgentShared, Limiters, RemovedEndpoint, State};
 use super::apiserver::ApiServer;
 use super::cilium_objects as objects;
 use super::clock::lock;
@@ -29,6 +29,7 @@ use super::model::{self, Moment};
 use super::registry::Registry;
 use super::request_log::{RequestLog, RequestRecord};
 use super::resource::PODS;
+use super::witness::Witness;
 
 /// A simulated Cilium agent. Clones are the same agent.
 #[derive(Debug, Clone)]
@@ -64,7 +65,7 @@ impl Agent {
             log: RequestLog::default(),
             door: options.in_memory.then(Door::default),
             server: Mutex::default(),
-            witness: Mutex::default(),
+            witness: Witness::default(),
             pulse: api.0.pulse.clone(),
             tasks: Mutex::default(),
             options,
@@ -167,7 +168,7 @@ impl Agent {
 
     /// Has somebody look on, at that very instant, when a request removes an endpoint.
     pub fn witness(&self, look: impl Fn(&RemovedEndpoint) + Send + Sync + 'static) {
-        *lock(&self.0.witness) = Some(EndpointWitness(Arc::new(look)));
+        self.0.witness.set(look);
     }
 
     /// The version that it plays.

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::agent_state::{AgentShared, RemovedEndpoint, State};
 use super::cilium_objects::ipcache;
-use super::clock::lock;
 use super::endpoint::{EndpointSpec, log_model};
 use super::http::{Body, Call, answer, json_line};
 use super::ipam::Cidr;
@@ -256,10 +255,7 @@ fn remove(agent: &AgentShared, call: &Call, id: u16) -> Response<Body> {
             addresses: endpoint.spec.addresses(),
         },
     };
-    let witness = lock(&agent.witness).clone();
-    if let Some(witness) = witness {
-        (witness.0)(&removed);
-    }
+    agent.witness.show(&removed);
     match agent.remove(id).map(|endpoint| endpoint.spec.cleanup_errors) {
         Some(0) => empty(200),
         Some(errors) => json_line(206, &json!(errors)),

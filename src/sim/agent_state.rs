@@ -2,7 +2,6 @@
 //!
 //! Must not know: sockets, HTTP.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,6 +22,7 @@ use super::model::{self, Moment};
 use super::registry::Registry;
 use super::request_log::{Pulse, RequestLog};
 use super::resource::{PODS, text};
+use super::witness::Witness;
 
 /// How an agent is set up.
 #[derive(Debug, Clone)]
@@ -68,16 +68,6 @@ impl AgentOptions {
             sync_cilium_endpoints: true,
             resync_interval: Some(Duration::from_secs(11)),
         }
-    }
-}
-
-/// Looks on when a request removes an endpoint, at that instant: gets the container id and the `User-Agent`.
-#[derive(Clone)]
-pub(crate) struct EndpointWitness(pub Arc<dyn Fn(&RemovedEndpoint) + Send + Sync>);
-
-impl fmt::Debug for EndpointWitness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EndpointWitness")
     }
 }
 
@@ -144,7 +134,7 @@ pub(crate) struct AgentShared {
     /// Where it listens in memory, if it does.
     pub door: Option<Door>,
     pub server: Mutex<Option<Server>>,
-    pub witness: Mutex<Option<EndpointWitness>>,
+    pub witness: Witness<RemovedEndpoint>,
     pub pulse: Pulse,
     pub tasks: Mutex<tokio::task::JoinSet<()>>,
 }

@@ -3,7 +3,6 @@
 //! What it answers over HTTP is in `routes`. Must not know: agents, kubelets.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, Weak};
@@ -26,21 +25,12 @@ use super::request_log::{Pulse, RequestLog, RequestRecord};
 use super::resource::{CILIUM_ENDPOINT_SLICES, CILIUM_ENDPOINTS, PODS, Resource, key, text};
 use super::selector::Selector;
 use super::status::Status;
+use super::witness::Witness;
 use super::{garbage, pod_proxy, routes};
 
 /// The simulated API server. Clones are the same server.
 #[derive(Debug, Clone)]
 pub struct ApiServer(pub(crate) Arc<Shared>);
-
-/// Looks on when a request deletes a pod.
-#[derive(Clone)]
-pub(crate) struct PodWitness(pub Arc<dyn Fn(&Value) + Send + Sync>);
-
-impl fmt::Debug for PodWitness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PodWitness")
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -50,7 +40,7 @@ pub(crate) struct Shared {
     pub cut: Beacon,
     /// Counts how often all connections broke.
     pub broken: Beacon,
-    pub witness: Mutex<Option<PodWitness>>,
+    pub witness: Witness<Value>,
     pub pulse: Pulse,
     pub executor: Mutex<Option<Executor>>,
     pub forwards: Forwards,
@@ -73,7 +63,7 @@ impl ApiServer {
             address,
             cut: Beacon::default(),
             broken: Beacon::default(),
-            witness: Mutex::default(),
+            witness: Witness::default(),
             pulse,
             executor: Mutex::default(),
             forwards: Forwards::default(),
@@ -139,7 +129,7 @@ impl ApiServer {
 
     /// Has somebody look on, at that very instant, when a request deletes a pod: gets the pod as it is before.
     pub fn witness(&self, look: impl Fn(&Value) + Send + Sync + 'static) {
-        *lock(&self.0.witness) = Some(PodWitness(Arc::new(look)));
+        self.0.witness.set(look);
     }
 
     /// Listens again, on the same port.

@@ -3,21 +3,19 @@
 //! Must not know: Kubernetes, Cilium.
 
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, Stream, StreamExt as _};
+use futures::{FutureExt as _, StreamExt as _};
 use http_body_util::BodyExt as _;
-use hyper::body::Bytes;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::clock::lock;
-use super::http::{Answer, Body, Call, Reset, answer, break_in_half, stream_body};
+use super::http::{Answer, Body, Call, Reset, answer, break_in_half, pieces, stream_body};
 
 type PathTest = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 type Rewriter = Arc<dyn Fn(Value) -> Value + Send + Sync>;
@@ -353,11 +351,6 @@ impl FaultPlan {
 /// Runs to the end although the client may go away: hyper drops the handler then.
 async fn detached(work: impl Future<Output = Answer> + Send + 'static) -> Answer {
     tokio::spawn(work).map(|joined| joined.unwrap_or(Err(Reset))).await
-}
-
-fn pieces(body: Body) -> impl Stream<Item = io::Result<Bytes>> + Send {
-    let frames = futures::stream::unfold(body, |mut body| async { Some((body.frame().await?, body)) });
-    frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() })
 }
 
 fn lagging(body: Body, late: Duration) -> Body {

@@ -93,6 +93,13 @@ pub(crate) fn stream_body(chunks: impl futures::Stream<Item = io::Result<Bytes>>
     StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync()
 }
 
+/// The pieces of a body, as they come.
+pub(crate) fn pieces(body: Body) -> impl futures::Stream<Item = io::Result<Bytes>> + Send + Unpin {
+    let frames = futures::stream::unfold(body, |mut body| async { Some((body.frame().await?, body)) });
+    let data = |frame: io::Result<Frame<Bytes>>| frame.map(|frame| frame.into_data().ok()).transpose();
+    Box::pin(futures::StreamExt::filter_map(frames, move |frame| std::future::ready(data(frame))))
+}
+
 /// The first half of a body, after which the connection breaks.
 pub(crate) async fn break_in_half(response: Response<Body>) -> Answer {
     let (parts, body) = response.into_parts();

@@ -3,21 +3,20 @@
 //! Faults, rights, pauses and cut watches are as over a socket. Must not know: who the client is.
 
 use std::io;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
-use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
 use hyper::{Request, Response};
 
 use super::apiserver::{ApiServer, Shared, serve};
 use super::beacon::Heard;
 use super::exec::Upgrade;
-use super::http::{Body, Call, stream_body};
+use super::http::{Body, Call, pieces, stream_body};
 
 /// The longest time that a request is under way to the server, and so is its answer.
 const LATENCY_MILLIS: u64 = 5;
@@ -31,7 +30,7 @@ pub struct Local {
 
 impl Local {
     pub(crate) fn new(api: &ApiServer, token: &str) -> Self {
-        Self { shared: std::sync::Arc::downgrade(&api.0), token: token.to_owned() }
+        Self { shared: Arc::downgrade(&api.0), token: token.to_owned() }
     }
 }
 
@@ -62,7 +61,7 @@ where
                 return Err(refused());
             }
             let mut down = api.0.broken.subscribe();
-            let random = std::sync::Arc::clone(&api.0.lifecycle.random);
+            let random = Arc::clone(&api.0.lifecycle.random);
             drop(api);
             let pause = || tokio::time::sleep(Duration::from_millis(1 + random.below(LATENCY_MILLIS)));
             let upgrade = Upgrade::new(hyper::upgrade::on(&mut request));
@@ -94,16 +93,14 @@ where
 
 /// A body that breaks when the server goes down.
 fn breaking(body: Body, down: Heard) -> Body {
-    let frames = futures::stream::unfold(Some((body, down)), |state| async {
-        let (mut body, mut down) = state?;
-        let frame = tokio::select! {
+    stream_body(futures::stream::unfold(Some((pieces(body), down)), |state| async {
+        let (mut pieces, mut down) = state?;
+        let piece = tokio::select! {
             biased;
-            frame = body.frame() => frame?,
+            piece = pieces.next() => piece?,
             _ = down.changed() => Err(broken()),
         };
-        let rest = frame.is_ok().then_some((body, down));
-        Some((frame, rest))
-    });
-    let chunks = frames.filter_map(|frame| async { frame.map(|frame| frame.into_data().ok()).transpose() });
-    stream_body(chunks.map(|chunk: io::Result<Bytes>| chunk))
+        let rest = piece.is_ok().then_some((pieces, down));
+        Some((piece, rest))
+    }))
 }

@@ -45,6 +45,7 @@ mod selector;
 mod status;
 mod store;
 mod watch;
+mod witness;
 mod workload;
 
 pub use agent::Agent;

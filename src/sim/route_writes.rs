@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::access::{User, namespace_of};
 use super::apiserver::Shared;
-use super::clock::lock;
 use super::fence::Wish;
 use super::http::Call;
 use super::lifecycle::{Author, DeleteOptions, Deletion};
@@ -154,9 +153,8 @@ fn delete_one(
             namespace: &of_namespace,
         };
         fence.map_or(Ok(()), |fence| fence.admit(&wish))?;
-        let witness = lock(&shared.witness).clone().filter(|_| target.resource == &PODS && !options.dry_run);
-        if let Some(witness) = witness {
-            (witness.0)(pod);
+        if target.resource == &PODS && !options.dry_run {
+            shared.witness.show(pod);
         }
         Ok(())
     };
