@@ -7,6 +7,8 @@
 
 mod baseline;
 mod cluster;
+#[path = "../../tests/support/in_memory.rs"]
+mod in_memory;
 mod latency;
 mod mass_leak;
 mod numbers;

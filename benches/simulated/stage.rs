@@ -5,8 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use cilium_leak_healer::cilium::Wire;
-use cilium_leak_healer::cli::{Around, InProcess};
+use cilium_leak_healer::cli::InProcess;
 use cilium_leak_healer::clock::WallClock;
 use cilium_leak_healer::sim::{
     AgentOptions, ApiOptions, Cluster, ClusterOptions, DeleteOptions, IP_ANNOTATION, Node, NodeOptions, PODS,
@@ -18,6 +17,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use crate::baseline::Baseline;
+use crate::in_memory::{directory, watchdog};
 
 /// The CNI plugin's name at the agent.
 pub(crate) const CNI: &str = "cilium-cni";
@@ -25,12 +25,6 @@ pub(crate) const CNI: &str = "cilium-cni";
 pub(crate) const WATCHDOG: &str = "";
 /// The namespace of all pods.
 pub(crate) const NAMESPACE: &str = "shop";
-
-/// Runs a future on a clock of its own, which goes as fast as the machine can.
-pub(crate) fn on_paused_time<T>(work: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().start_paused(true).build().expect("a runtime").block_on(work)
-}
 
 /// Who heals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,12 +59,6 @@ pub(crate) struct Stage {
 pub(crate) fn address(node: u16, host: u8) -> Ipv4Addr {
     let [high, low] = node.to_be_bytes();
     Ipv4Addr::new(10, 16 + high, low, host)
-}
-
-/// In memory where that can be had: a ledger is written at each act.
-fn directory() -> TempDir {
-    let named = || tempfile::Builder::new().prefix("clh-bench").to_owned();
-    named().tempdir_in("/dev/shm").or_else(|_| named().tempdir()).expect("a directory")
 }
 
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -108,25 +96,9 @@ impl Stage {
         let api = self.cluster.api();
         let name = format!("cilium-leak-healer-{}", node.name());
         let token = api.token_of_pod("cilium-leak-healer", &name).expect("its token");
-        let state = self.state_dir(node);
-        let (state, sockets) = (state.to_str().expect("a name"), node.socket_dir().to_str().expect("a name"));
-        let flags = [
-            "--node-name",
-            node.name(),
-            "--mode",
-            "heal",
-            "--state-dir",
-            state,
-            "--agent-socket-dir",
-            sockets,
-        ];
-        let (agent, clock) = (node.agent().clone(), api.clock());
-        let around = Around {
-            clock: WallClock::made(move || clock.now()),
-            wire: Wire::Memory(std::sync::Arc::new(move || agent.dial())),
-            jitter: Some(seed),
-        };
-        InProcess::start(&flags, api.local(&token), around).expect("flags of run")
+        let clock = api.clock();
+        let clock = WallClock::made(move || clock.now());
+        watchdog(api, node, &token, &self.state_dir(node), clock, seed)
     }
 
     /// Where the watchdog of a node keeps its ledger.

@@ -14,6 +14,8 @@
 #![allow(missing_docs, unreachable_pub, reason = "nothing outside uses a test")]
 
 mod dice;
+#[path = "../support/in_memory.rs"]
+mod in_memory;
 mod run;
 mod scene;
 mod sweep;

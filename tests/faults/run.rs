@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use crate::dice::Dice;
+use crate::in_memory::on_paused_time;
 use crate::scene::{INGRESS, Pull, Scene};
 use crate::trouble::{Order, Planned, happen, plan};
 
@@ -30,12 +31,6 @@ pub(crate) struct Outcome {
     pub(crate) quiet: Duration,
     /// Everything that came to both servers: the same for the same seed.
     pub(crate) requests: Vec<String>,
-}
-
-/// Runs a future on a clock of its own, which goes as fast as the machine can.
-pub(crate) fn on_paused_time<T>(work: impl Future<Output = T>) -> T {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().start_paused(true).build().expect("a runtime").block_on(work)
 }
 
 /// What a seed gives.

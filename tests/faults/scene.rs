@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cilium_leak_healer::cilium::Wire;
-use cilium_leak_healer::cli::{Around, InProcess};
+use cilium_leak_healer::cli::InProcess;
 use cilium_leak_healer::clock::WallClock;
 use cilium_leak_healer::domain::RemedyKind;
 use cilium_leak_healer::ledger::{Act, BoundOptions, BucketOptions, Ledger};
@@ -19,6 +18,8 @@ use cilium_leak_healer::sim::{
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::in_memory::{directory, watchdog};
 
 pub(crate) const NODE: &str = "worker-1";
 /// The address of the node's ingress endpoint.
@@ -67,12 +68,6 @@ fn uid(pod: &Value) -> &str {
 
 fn is_live(pod: &Value) -> bool {
     !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
-}
-
-/// In memory where that can be had: a ledger is written at each act.
-fn directory() -> TempDir {
-    let named = || tempfile::Builder::new().prefix("clh").to_owned();
-    named().tempdir_in("/dev/shm").or_else(|_| named().tempdir()).expect("a directory")
 }
 
 impl Scene {
@@ -179,27 +174,10 @@ impl Scene {
 
     /// The watchdog, with the settings that it has by default.
     pub(crate) fn watchdog(&self) -> InProcess {
-        let (state, sockets) = (self.state_dir(), self.node.socket_dir().to_owned());
-        let flags = [
-            "--node-name",
-            NODE,
-            "--mode",
-            "heal",
-            "--state-dir",
-            state.to_str().expect("a name"),
-            "--agent-socket-dir",
-            sockets.to_str().expect("a name"),
-        ];
-        let agent = self.node.agent().clone();
         let (clock, skew) = (self.cluster.api().clock(), Arc::clone(&self.skew));
-        let around = Around {
-            clock: WallClock::made(move || {
-                clock.now() + SignedDuration::from_millis(skew.load(Ordering::SeqCst))
-            }),
-            wire: Wire::Memory(Arc::new(move || agent.dial())),
-            jitter: Some(1),
-        };
-        InProcess::start(&flags, self.cluster.api().local(&self.token), around).expect("flags of run")
+        let skewed = move || clock.now() + SignedDuration::from_millis(skew.load(Ordering::SeqCst));
+        let clock = WallClock::made(skewed);
+        watchdog(self.cluster.api(), &self.node, &self.token, &self.state_dir(), clock, 1)
     }
 
     /// Steps the node's wall clock, so that it is that far off.

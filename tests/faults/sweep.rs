@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use cilium_leak_healer::sim::WorkloadKind;
 
-use crate::run::{Outcome, on_paused_time, run};
+use crate::in_memory::on_paused_time;
+use crate::run::{Outcome, run};
 use crate::scene::{INGRESS, Pull, Scene};
 use crate::trouble::{How, Kill, Planned, Target, Trouble, What};
 

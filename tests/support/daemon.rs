@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -20,7 +21,10 @@ pub const PATIENCE: Duration = Duration::from_secs(50);
 /// Between two HTTP requests that wait for something: no event tells of it.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The command, without the environment's own settings for it.
+/// Commands that were made.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The command, without the environment's own settings for it; its ledger is its own, and not that of this machine's watchdog.
 fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>, env: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cilium-leak-healer"));
     for (name, _) in std::env::vars() {
@@ -28,6 +32,9 @@ fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>, env: &[(&str, &str
             command.env_remove(name);
         }
     }
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let state = format!("{}/state/{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    command.env("CILIUM_LEAK_HEALER_STATE_DIR", state);
     command.args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
