@@ -21,7 +21,10 @@ mod scene;
 mod sweep;
 mod trouble;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use run::{Outcome, seeded, story};
 use trouble::{Target, Trouble};
@@ -34,23 +37,51 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
 }
 
-/// Runs all of them, on all cores.
-fn on_all_cores<T: Send>(count: u64, one: impl Fn(u64) -> T + Sync) -> Vec<T> {
+/// Far more than any run takes of the machine's time: one that is still busy then turns without an end.
+const ENDLESS: Duration = Duration::from_mins(2);
+
+/// Runs all of them, on all cores. One that does not end is named, and ends them all: nothing else can stop it.
+fn on_all_cores<T: Send>(
+    count: u64,
+    name: impl Fn(u64) -> String + Sync,
+    one: impl Fn(u64) -> T + Sync,
+) -> Vec<T> {
     let next = AtomicU64::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let worker = || {
+    let under_way: Vec<Mutex<Option<(u64, Instant)>>> = (0..cores).map(|_| Mutex::default()).collect();
+    let worker = |mine: &Mutex<Option<(u64, Instant)>>| {
+        let set = |to| *mine.lock().expect("no panic while it is held") = to;
         let mut made = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= count {
+                set(None);
                 return made;
             }
+            set(Some((at, Instant::now())));
             made.push(one(at));
         }
     };
+    let (done, waiting) = mpsc::channel::<()>();
+    let (slots, name) = (&under_way, &name);
+    let watch = move || {
+        while waiting.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            for (at, since) in
+                slots.iter().filter_map(|slot| *slot.lock().expect("no panic while it is held"))
+            {
+                if since.elapsed() > ENDLESS {
+                    println!("no end after {} s: {}", ENDLESS.as_secs(), name(at));
+                    std::process::exit(101);
+                }
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+        scope.spawn(watch);
+        let workers: Vec<_> = under_way.iter().map(|mine| scope.spawn(|| worker(mine))).collect();
+        let made = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
+        drop(done);
+        made
     })
 }
 
@@ -74,7 +105,12 @@ fn seeds() {
         return;
     }
     let (first, count) = (number("FAULT_FIRST").unwrap_or(0), number("FAULT_SEEDS").unwrap_or(QUICK));
-    let outcomes = on_all_cores(count, |at| (first + at, seeded(first + at)));
+    let run = |at| {
+        let outcome = seeded(first + at);
+        // Ten thousand runs' requests would fill the memory.
+        (first + at, Outcome { requests: Vec::new(), ..outcome })
+    };
+    let outcomes = on_all_cores(count, |at| story(first + at), run);
     let failed =
         |(seed, outcome): &(u64, Outcome)| Some(format!("{}  {}", story(*seed), outcome.failure.as_ref()?));
     fail(&outcomes.iter().filter_map(failed).collect::<Vec<_>>(), count);
@@ -113,10 +149,12 @@ fn one_fault_between_any_two_calls() {
     let step = if std::env::var_os("FAULT_SWEEP").is_some() { 1 } else { 61 };
     let chosen: Vec<&Trouble> = all.iter().step_by(step).collect();
     let count = chosen.len() as u64;
-    let failures = on_all_cores(count, |at| {
-        let trouble = chosen[usize::try_from(at).expect("an index")];
-        sweep::failure(trouble).map(|why| format!("{trouble:?}: {why}"))
-    });
+    let trouble = |at| chosen[usize::try_from(at).expect("an index")];
+    let failures = on_all_cores(
+        count,
+        |at| format!("{:?}", trouble(at)),
+        |at| sweep::failure(trouble(at)).map(|why| format!("{:?}: {why}", trouble(at))),
+    );
     println!("{count} of {} faults at {api} requests to the API server and {agent} to the agent", all.len());
     fail(&failures.into_iter().flatten().collect::<Vec<_>>(), count);
 }
