@@ -111,8 +111,7 @@ pub(crate) async fn each_flag_has_a_twin_in_the_environment_and_each_duration_a_
     // Each option's text goes from its flag to the next one's.
     for option in help.split("\n      --").skip(1) {
         let name: String = option.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
-        // What follows is the value that it has here.
-        let twin = format!("[env: CILIUM_LEAK_HEALER_{}=", name.replace('-', "_").to_uppercase());
+        let twin = format!("[env: CILIUM_LEAK_HEALER_{}=]", name.replace('-', "_").to_uppercase());
         let flat = option.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(&twin), "--{name} has no twin {twin}: {flat}");
         // Without the flag healing has no end.

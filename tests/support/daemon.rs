@@ -21,27 +21,31 @@ pub const PATIENCE: Duration = Duration::from_secs(50);
 /// Between two HTTP requests that wait for something: no event tells of it.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Commands that were made.
+/// Daemons that were started.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// The command, without the environment's own settings for it; its ledger is its own, and not that of this machine's watchdog.
-fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>, env: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cilium-leak-healer"));
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_cilium-leak-healer");
+
+/// The command, without the environment's own settings for it.
+fn command(
+    program: impl AsRef<OsStr>,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    env: &[(&str, &str)],
+) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars() {
         if name.starts_with("CILIUM_LEAK_HEALER_") {
             command.env_remove(name);
         }
     }
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let state = format!("{}/state/{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
-    command.env("CILIUM_LEAK_HEALER_STATE_DIR", state);
     command.args(args).envs(env.iter().copied()).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
 /// Runs the binary to its end, which must come soon.
 pub async fn run_to_end(args: &[&str], env: &[(&str, &str)]) -> Output {
-    let output = command(args, env).output();
+    let output = command(PROGRAM, args, env).output();
     let output = timeout(PATIENCE, output).await;
     output.unwrap_or_else(|_| panic!("{args:?} still runs after {PATIENCE:?}")).expect("it can be started")
 }
@@ -90,7 +94,20 @@ pub struct Daemon {
 impl Daemon {
     /// Starts it. A line of its log that is no JSON, such as a panic's, is kept as text.
     pub fn spawn(args: impl IntoIterator<Item = impl AsRef<OsStr>>, env: &[(&str, &str)]) -> Self {
-        let mut child = command(args, env)
+        Self::spawn_program(PROGRAM, args, env)
+    }
+
+    /// The same with another program.
+    pub fn spawn_program(
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        env: &[(&str, &str)],
+    ) -> Self {
+        // Its ledger is its own, and not that of this machine's watchdog.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let state = format!("{}/state/{}-{number}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+        let env = [&[("CILIUM_LEAK_HEALER_STATE_DIR", state.as_str())], env].concat();
+        let mut child = command(program, args, &env)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -244,9 +261,14 @@ impl Daemon {
         }
     }
 
+    /// Of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
     /// SIGTERM.
     pub async fn terminate(&self) {
-        let id = self.child.id().expect("it runs");
+        let id = self.id();
         let status = Command::new("kill").arg(id.to_string()).status().await;
         assert!(status.expect("kill").success(), "kill {id}");
     }
