@@ -5,6 +5,11 @@
 //! a process of its own. `CILIUM_LEAK_HEALER_BIN` names another binary to measure.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
 
+#[path = "support/ballast.rs"]
+mod ballast;
+#[path = "support/memory.rs"]
+mod memory;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -62,15 +67,12 @@ fn measure(name: &str, binary: &Path, args: &[&str]) {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    let status = format!("/proc/{}/status", child.id());
+    let process = child.id().to_string();
     let out = child.stdout.take().expect("its output");
     let reading = std::thread::spawn(move || std::io::read_to_string(out).expect("text"));
     let mut peak = 0;
     let ended = loop {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().ok());
-        peak = peak.max(kib.unwrap_or_default());
+        peak = peak.max(memory::kib(&process, "VmHWM").unwrap_or_default());
         if let Some(ended) = child.try_wait().expect("a process") {
             break ended;
         }
@@ -187,18 +189,8 @@ fn address(number: usize) -> String {
     format!("10.{}.{}.{}", 100 + (number >> 16), (number >> 8) & 255, number & 255)
 }
 
-/// A pod of about 8 KB, with environment, volumes and managed fields. The first ones wait for a sandbox.
+/// A pod of about 8 KB. The first ones wait for a sandbox.
 fn pod(number: usize) -> String {
-    let env: Vec<Value> = (0..30)
-        .map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value-of-setting-{n}")}))
-        .collect();
-    let volumes: Vec<Value> = (0..6)
-        .map(|n| json!({"name": format!("volume-{n}"), "configMap": {"name": format!("configuration-{n}")}}))
-        .collect();
-    let managed: Value = (0..40)
-        .map(|n| (format!("f:field-number-{n}"), json!({"f:value": {}, "f:name": {}})))
-        .collect::<serde_json::Map<_, _>>()
-        .into();
     let status = if number < WEDGES {
         json!({
             "phase": "Pending", "startTime": "2026-06-18T10:03:45Z",
@@ -217,19 +209,19 @@ fn pod(number: usize) -> String {
         })
     };
     let set = format!("app-{}-6f9b8c7d5", number % 900);
-    json!({
+    let mut pod = json!({
         "metadata": {
             "namespace": namespace(number), "name": format!("{set}-{number:06}"), "uid": uid(number), "resourceVersion": number.to_string(),
             "creationTimestamp": "2026-06-18T10:03:40Z", "generateName": format!("{set}-"),
             "labels": {"app": "app", "pod-template-hash": "6f9b8c7d5", "team": "platform", "app.kubernetes.io/name": "app"},
             "annotations": {"prometheus.io/scrape": "true", "checksum/config": "0123456789abcdef0123456789abcdef"},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set, "uid": uid(900_000 + number % 900), "controller": true, "blockOwnerDeletion": true}],
-            "managedFields": [{"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": managed}],
         },
-        "spec": {"nodeName": format!("worker-{:04}", number % NODES), "containers": [{"name": "app", "image": "registry/app:1", "env": env}], "volumes": volumes},
+        "spec": {"nodeName": format!("worker-{:04}", number % NODES), "containers": [{"name": "app", "image": "registry/app:1"}]},
         "status": status,
-    })
-    .to_string()
+    });
+    ballast::load(&mut pod);
+    pod.to_string()
 }
 
 fn event(number: usize) -> String {

@@ -5,7 +5,14 @@
 //! release build, as a process of its own, on the simulated cluster; the pods have the size of real ones.
 //! `CILIUM_LEAK_HEALER_BIN` names another binary to measure, for example the static one. `SOAK_MINUTES` says how long `soak` is.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+#![allow(unreachable_pub, reason = "nothing outside uses a benchmark")]
 
+#[path = "../support/ballast.rs"]
+mod ballast;
+#[path = "../../tests/support/daemon.rs"]
+mod daemon;
+#[path = "../support/memory.rs"]
+mod memory;
 mod pods;
 mod process;
 mod soak;
@@ -69,7 +76,7 @@ async fn measure(dir: &Path, pods: u32, churn: bool) {
         cluster.api().create(&PODS, running(number)).expect("a pod");
     }
     let watchdog = Watchdog::start(dir, &cluster.kubeconfig(), "observe").await;
-    let (cpu, first) = (watchdog.cpu_millis(), watchdog.status("VmRSS"));
+    let (cpu, first) = (watchdog.cpu_millis(), watchdog.resident_kib());
     drop((cluster.api().take_requests(), node.agent().take_requests()));
     let (began, mut changes) = (Instant::now(), 0);
     while churn && began.elapsed() < MEASURED {
@@ -79,7 +86,7 @@ async fn measure(dir: &Path, pods: u32, churn: bool) {
     }
     sleep_until(began + MEASURED).await;
     let (requests, calls) = (cluster.api().take_requests().len(), node.agent().take_requests().len());
-    let (resident, peak) = (first.max(watchdog.status("VmRSS")), watchdog.status("VmHWM"));
+    let (resident, peak) = (first.max(watchdog.resident_kib()), watchdog.peak_kib());
     let spent = watchdog.cpu_millis() - cpu;
     println!("| {pods} | {resident} | {peak} | {spent} | {changes} | {requests} | {calls} |");
     watchdog.end().await;

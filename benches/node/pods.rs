@@ -3,6 +3,8 @@
 use cilium_leak_healer::sim::IP_ANNOTATION;
 use serde_json::{Value, json};
 
+use crate::ballast;
+
 /// The node of all of them.
 pub(crate) const NODE: &str = "worker-1";
 
@@ -28,23 +30,14 @@ pub(crate) fn new(namespace: &str, name: &str, ip: &str) -> Value {
 }
 
 fn made(namespace: &str, name: &str, number: u32) -> Value {
-    let env: Vec<Value> = (0..30)
-        .map(|n| json!({"name": format!("SETTING_{n}"), "value": format!("value-of-setting-{n}")}))
-        .collect();
-    let volumes: Vec<Value> = (0..6)
-        .map(|n| json!({"name": format!("volume-{n}"), "configMap": {"name": format!("configuration-{n}")}}))
-        .collect();
-    let fields: Value = (0..40)
-        .map(|n| (format!("f:field-number-{n}"), json!({"f:value": {}, "f:name": {}})))
-        .collect::<serde_json::Map<_, _>>()
-        .into();
-    json!({
+    let mut pod = json!({
         "metadata": {
             "namespace": namespace, "name": name,
             "labels": {"app": "app", "pod-template-hash": "6f9b8c7d5", "team": "platform"},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app-6f9b8c7d5", "uid": format!("a7820e12-1f36-4dcd-bd38-{number:012}"), "controller": true}],
-            "managedFields": [{"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}],
         },
-        "spec": {"nodeName": NODE, "containers": [{"name": "app", "image": "registry/app:1", "env": env}], "volumes": volumes},
-    })
+        "spec": {"nodeName": NODE, "containers": [{"name": "app", "image": "registry/app:1"}]},
+    });
+    ballast::load(&mut pod);
+    pod
 }

@@ -1,21 +1,19 @@
 //! The watchdog as a process of its own, and what the kernel says of it.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
-use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::process::{Child, Command};
 
+use crate::daemon::{Daemon, PROGRAM};
+use crate::memory;
 use crate::pods::NODE;
 
 pub(crate) struct Watchdog {
-    child: Child,
-    pid: u32,
-    address: SocketAddr,
+    daemon: Daemon,
+    /// Its number, as the kernel names its directory.
+    process: String,
     state: PathBuf,
 }
 
@@ -31,60 +29,31 @@ pub(crate) struct Holds {
 impl Watchdog {
     /// Starts it on a directory, and waits for its first list.
     pub(crate) async fn start(dir: &Path, kubeconfig: &str, mode: &str) -> Self {
-        let binary = std::env::var_os("CILIUM_LEAK_HEALER_BIN")
-            .map_or_else(|| env!("CARGO_BIN_EXE_cilium-leak-healer").into(), PathBuf::from);
-        fs::write(dir.join("kubeconfig"), kubeconfig).expect("a file");
-        let state = dir.join("state");
-        let mut child = Command::new(binary)
-            .args([
-                "run",
-                "--node-name",
-                NODE,
-                "--listen",
-                "127.0.0.1:0",
-                "--log-format",
-                "json",
-                "--mode",
-                mode,
-            ])
-            .arg("--kubeconfig")
-            .arg(dir.join("kubeconfig"))
-            .arg("--agent-socket-dir")
-            .arg(dir)
-            .arg("--state-dir")
-            .arg(&state)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the daemon");
-        let mut lines = BufReader::new(child.stderr.take().expect("standard error")).lines();
-        let mut address = None;
-        loop {
-            let line = lines.next_line().await.expect("a line").expect("it runs");
-            let line: Value = serde_json::from_str(&line).expect("a line of its log");
-            match line["message"].as_str() {
-                Some("serving") => address = line["address"].as_str().and_then(|it| it.parse().ok()),
-                Some("watching the pods of this node") => break,
-                _ => {}
-            }
-        }
-        // Read on, or it would wait for a full pipe.
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        let pid = child.id().expect("a process");
-        Self { child, pid, address: address.expect("it serves before it watches"), state }
+        let program = std::env::var_os("CILIUM_LEAK_HEALER_BIN").unwrap_or_else(|| PROGRAM.into());
+        let (config, state) = (dir.join("kubeconfig"), dir.join("state"));
+        fs::write(&config, kubeconfig).expect("a file");
+        let name = |path: &Path| path.to_str().expect("a name").to_owned();
+        let (config, sockets, kept) = (name(&config), name(dir), name(&state));
+        let own =
+            ["run", "--node-name", NODE, "--listen", "127.0.0.1:0", "--log-format", "json", "--mode", mode];
+        let places = ["--kubeconfig", &config, "--agent-socket-dir", &sockets, "--state-dir", &kept];
+        let daemon = Daemon::spawn_program(program, own.into_iter().chain(places), &[]).serving().await;
+        daemon.line("watching", |line| line["message"] == "watching the pods of this node").await;
+        let process = daemon.id().to_string();
+        Self { daemon, process, state }
     }
 
-    /// A line of `/proc/PID/status`, in KiB.
-    pub(crate) fn status(&self, field: &str) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("a process");
-        let line = text.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
-        line.trim_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number")
+    pub(crate) fn resident_kib(&self) -> u64 {
+        memory::kib(&self.process, "VmRSS").expect("a process")
+    }
+
+    pub(crate) fn peak_kib(&self) -> u64 {
+        memory::kib(&self.process, "VmHWM").expect("a process")
     }
 
     /// User and system time so far; ticks are 10 ms on Linux.
     pub(crate) fn cpu_millis(&self) -> u64 {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid)).expect("a process");
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.process)).expect("a process");
         let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or_default().split(' ').collect();
         let ticks =
             |at: usize| fields.get(at).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or_default();
@@ -92,40 +61,36 @@ impl Watchdog {
     }
 
     pub(crate) fn holds(&self) -> Holds {
-        let open: Vec<PathBuf> = fs::read_dir(format!("/proc/{}/fd", self.pid))
+        let open: Vec<PathBuf> = fs::read_dir(format!("/proc/{}/fd", self.process))
             .expect("a process")
             .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
             .collect();
         Holds {
-            resident_kib: self.status("VmRSS"),
+            resident_kib: self.resident_kib(),
             descriptors: open.len(),
             sockets: open.iter().filter(|to| to.to_string_lossy().starts_with("socket:")).count(),
             ledger_bytes: fs::metadata(self.state.join("ledger.json")).map_or(0, |file| file.len()),
         }
     }
 
-    /// What a path answers.
-    pub(crate) async fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).await.expect("it serves");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address);
-        stream.write_all(request.as_bytes()).await.expect("a request");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).await.expect("an answer");
-        assert!(text.starts_with("HTTP/1.1 200 "), "{path}: {text}");
-        text
+    /// Reads a path, which must answer 200.
+    pub(crate) async fn get(&self, path: &str) {
+        let answer = self.daemon.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
     }
 
     /// A client of the stream that goes after its first words.
     pub(crate) async fn visit(&self) {
-        let mut stream = TcpStream::connect(self.address).await.expect("it serves");
-        let request = format!("GET /v1/events HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+        let address = self.daemon.address();
+        let mut stream = TcpStream::connect(address).await.expect("it serves");
+        let request = format!("GET /v1/events HTTP/1.1\r\nHost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("a request");
         let mut start = [0; 12];
         stream.read_exact(&mut start).await.expect("an answer");
         assert_eq!(&start, b"HTTP/1.1 200");
     }
 
-    pub(crate) async fn end(mut self) {
-        self.child.kill().await.expect("an end");
+    pub(crate) async fn end(self) {
+        self.daemon.kill().await;
     }
 }

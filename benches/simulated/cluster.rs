@@ -7,8 +7,9 @@ use cilium_leak_healer::cli::InProcess;
 use cilium_leak_healer::sim::{PODS, RequestRecord};
 use serde_json::json;
 
+use crate::cores::on_all_cores;
 use crate::in_memory::on_paused_time;
-use crate::numbers::{float, grouped, on_all_cores, table};
+use crate::numbers::{float, grouped, table};
 use crate::stage::{NAMESPACE, Stage, address};
 
 const SPREAD: Duration = Duration::from_mins(10);

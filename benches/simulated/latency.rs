@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::cores::on_all_cores;
 use crate::in_memory::on_paused_time;
-use crate::numbers::{float, grouped, middle_and_tail, on_all_cores, quantile, ratio, seconds, table};
+use crate::numbers::{float, grouped, middle_and_tail, quantile, ratio, seconds, table};
 use crate::stage::{Stage, Who, address, answered, asks_for, between};
 
 /// The kubelet tries again this long after its last try, at the earliest.

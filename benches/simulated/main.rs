@@ -7,10 +7,14 @@
 
 mod baseline;
 mod cluster;
+#[path = "../../tests/support/cores.rs"]
+mod cores;
 #[path = "../../tests/support/in_memory.rs"]
 mod in_memory;
 mod latency;
 mod mass_leak;
+#[path = "../support/memory.rs"]
+mod memory;
 mod month;
 mod numbers;
 mod side_by_side;

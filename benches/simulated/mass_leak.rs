@@ -7,8 +7,9 @@ use cilium_leak_healer::ledger::Ledger;
 use cilium_leak_healer::sim::{EndpointSpec, Node, RateLimits};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cores::on_all_cores;
 use crate::in_memory::on_paused_time;
-use crate::numbers::{grouped, on_all_cores, quantile, ratio, seconds, table};
+use crate::numbers::{grouped, quantile, ratio, seconds, table};
 use crate::stage::{CNI, Stage, WATCHDOG, Who, address, answered, asks_for, between};
 
 /// Healthy pods come one by one for so long.

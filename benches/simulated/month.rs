@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cilium_leak_healer::sim::{DeleteOptions, EVENTS};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::in_memory::on_paused_time;
+use crate::in_memory::{forget_events, on_paused_time};
+use crate::memory;
 use crate::numbers::{float, grouped, table};
 use crate::stage::{NAMESPACE, Stage, Who, address};
 
@@ -13,6 +13,8 @@ use crate::stage::{NAMESPACE, Stage, Who, address};
 const DAYS: usize = if cfg!(debug_assertions) { 2 } else { 30 };
 /// In KiB a day: one KiB for each of its leaks. What is kept of an act is about as much.
 const MOST_GROWTH: f64 = 24.0;
+/// From here on nothing may grow: the ledger is full of acts within a week.
+const MIDDLE: usize = DAYS / 3;
 const HOUR: Duration = Duration::from_hours(1);
 /// Pods that just run.
 const RESIDENTS: u8 = 20;
@@ -36,14 +38,9 @@ pub(crate) fn section() {
     let more = with - without;
     println!(
         "resident, from day {} on: {with:.1} KiB a day with a watchdog, {without:.1} without: {more:.1} by it\n",
-        middle() + 1
+        MIDDLE + 1
     );
     assert!(more <= MOST_GROWTH || cfg!(debug_assertions), "the watchdog's memory grew");
-}
-
-/// From here on nothing may grow: the ledger is full of acts within a week.
-fn middle() -> usize {
-    DAYS / 3
 }
 
 /// A month in a process of its own. How much its memory grew a day, in KiB.
@@ -82,7 +79,7 @@ pub(crate) fn alone() -> bool {
         "agent calls".to_owned(),
     ];
     table(&heads.each_ref().map(String::as_str), &rows);
-    let (early, late) = (&days[middle()], &days[DAYS - 1]);
+    let (early, late) = (&days[MIDDLE], &days[DAYS - 1]);
     for (what, of) in [
         ("ledger", (|day| day.ledger_bytes) as fn(&Day) -> usize),
         ("API requests", |day| day.requests),
@@ -91,7 +88,7 @@ pub(crate) fn alone() -> bool {
         assert!(float(of(late)) <= 1.1 * float(of(early)) || cfg!(debug_assertions), "{what} grew");
     }
     let grown = float(late.resident_kib) - float(early.resident_kib);
-    println!("{:.1}", grown / float(DAYS - 1 - middle()));
+    println!("{:.1}", grown / float(DAYS - 1 - MIDDLE));
     true
 }
 
@@ -109,8 +106,8 @@ async fn month(who: Who) -> Vec<Day> {
     let healers = stage.heal(who);
     let began = Instant::now();
     let mut days = Vec::new();
+    drop((api.take_requests(), agent.take_requests()));
     for day in 0..u32::try_from(DAYS).expect("few") {
-        drop((api.take_requests(), agent.take_requests()));
         let (mut requests, mut calls) = (0, 0);
         for hour in 0..24 {
             let ip = address(1, 100 + u8::try_from(day % 6 * 24 + hour).expect("below 144"));
@@ -141,28 +138,20 @@ async fn month(who: Who) -> Vec<Day> {
                 stage.remove(&node, "copy", false);
             }
             // As the API server forgets them.
-            for event in api.list(&EVENTS, "", "", "").expect("Events") {
-                let of = |field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
-                drop(api.delete(&EVENTS, &of("namespace"), &of("name"), &DeleteOptions::now()));
-            }
+            forget_events(api);
             sleep_until(began + HOUR * (24 * day + hour + 1)).await;
             requests += api.take_requests().len();
             calls += agent.take_requests().iter().filter(|it| it.user_agent.is_empty()).count();
         }
         let ledger = std::fs::metadata(stage.state_dir(&node).join("ledger.json"));
         let ledger_bytes = ledger.map_or(0, |file| usize::try_from(file.len()).expect("small"));
-        days.push(Day { resident_kib: resident_kib(), ledger_bytes, requests, calls });
+        let resident_kib =
+            memory::kib("self", "VmRSS").and_then(|kib| usize::try_from(kib).ok()).expect("Linux");
+        days.push(Day { resident_kib, ledger_bytes, requests, calls });
     }
     let left = agent.endpoints().len();
     assert!(left < usize::from(RESIDENTS) + 10, "{left} endpoints at the end in {NAMESPACE}");
     drop(healers);
     stage.end();
     days
-}
-
-/// Of this process.
-fn resident_kib() -> usize {
-    let text = std::fs::read_to_string("/proc/self/status").expect("a process");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the field");
-    line.trim_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number")
 }

@@ -6,9 +6,10 @@ use cilium_leak_healer::sim::{Node, RateLimits, RequestRecord};
 use serde_json::json;
 
 use crate::baseline::NAME;
+use crate::cores::on_all_cores;
 use crate::in_memory::on_paused_time;
 use crate::latency::{Took, wedges};
-use crate::numbers::{float, grouped, middle_and_tail, on_all_cores, ratio, table};
+use crate::numbers::{float, grouped, middle_and_tail, ratio, table};
 use crate::stage::{Stage, Who, address};
 use crate::wrong_acts;
 

@@ -7,8 +7,9 @@ use cilium_leak_healer::sim::{Fault, IP_ANNOTATION, Node, PODS, Workload, Worklo
 use serde_json::{Value, json};
 
 use crate::baseline::NAME;
+use crate::cores::on_all_cores;
 use crate::in_memory::on_paused_time;
-use crate::numbers::{on_all_cores, table};
+use crate::numbers::table;
 use crate::stage::{CNI, NAMESPACE, Stage, Who, address};
 
 const TIME: Duration = Duration::from_mins(10);

@@ -13,6 +13,8 @@
 )]
 #![allow(missing_docs, unreachable_pub, reason = "nothing outside uses a test")]
 
+#[path = "../support/cores.rs"]
+mod cores;
 mod dice;
 #[path = "../support/in_memory.rs"]
 mod in_memory;
@@ -21,11 +23,12 @@ mod scene;
 mod sweep;
 mod trouble;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use cores::on_all_cores;
 use run::{Outcome, seeded, story};
 use trouble::{Target, Trouble};
 
@@ -41,45 +44,31 @@ fn number(name: &str) -> Option<u64> {
 const ENDLESS: Duration = Duration::from_mins(2);
 
 /// Runs all of them, on all cores. One that does not end is named, and ends them all: nothing else can stop it.
-fn on_all_cores<T: Send>(
-    count: u64,
-    name: impl Fn(u64) -> String + Sync,
-    one: impl Fn(u64) -> T + Sync,
+fn run_all<T: Send>(
+    count: usize,
+    name: impl Fn(usize) -> String + Sync,
+    one: impl Fn(usize) -> T + Sync,
 ) -> Vec<T> {
-    let next = AtomicU64::new(0);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let under_way: Vec<Mutex<Option<(u64, Instant)>>> = (0..cores).map(|_| Mutex::default()).collect();
-    let worker = |mine: &Mutex<Option<(u64, Instant)>>| {
-        let set = |to| *mine.lock().expect("no panic while it is held") = to;
-        let mut made = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= count {
-                set(None);
-                return made;
-            }
-            set(Some((at, Instant::now())));
-            made.push(one(at));
-        }
-    };
+    let under_way: Mutex<BTreeMap<usize, Instant>> = Mutex::default();
+    let known = || under_way.lock().expect("no panic while it is held");
     let (done, waiting) = mpsc::channel::<()>();
-    let (slots, name) = (&under_way, &name);
+    let (known, name) = (&known, &name);
     let watch = move || {
         while waiting.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-            for (at, since) in
-                slots.iter().filter_map(|slot| *slot.lock().expect("no panic while it is held"))
-            {
-                if since.elapsed() > ENDLESS {
-                    println!("no end after {} s: {}", ENDLESS.as_secs(), name(at));
-                    std::process::exit(101);
-                }
+            if let Some((at, _)) = known().iter().find(|(_, since)| since.elapsed() > ENDLESS) {
+                println!("no end after {} s: {}", ENDLESS.as_secs(), name(*at));
+                std::process::exit(101);
             }
         }
     };
-    std::thread::scope(|scope| {
+    std::thread::scope(move |scope| {
         scope.spawn(watch);
-        let workers: Vec<_> = under_way.iter().map(|mine| scope.spawn(|| worker(mine))).collect();
-        let made = workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect();
+        let made = on_all_cores(count, |at| {
+            known().insert(at, Instant::now());
+            let made = one(at);
+            known().remove(&at);
+            made
+        });
         drop(done);
         made
     })
@@ -105,12 +94,14 @@ fn seeds() {
         return;
     }
     let (first, count) = (number("FAULT_FIRST").unwrap_or(0), number("FAULT_SEEDS").unwrap_or(QUICK));
+    let seed = |at: usize| first + at as u64;
     let run = |at| {
-        let outcome = seeded(first + at);
+        let outcome = seeded(seed(at));
         // Ten thousand runs' requests would fill the memory.
-        (first + at, Outcome { requests: Vec::new(), ..outcome })
+        (seed(at), Outcome { requests: Vec::new(), ..outcome })
     };
-    let outcomes = on_all_cores(count, |at| story(first + at), run);
+    let runs = usize::try_from(count).expect("FAULT_SEEDS: as many as fit");
+    let outcomes = run_all(runs, |at| story(seed(at)), run);
     let failed =
         |(seed, outcome): &(u64, Outcome)| Some(format!("{}  {}", story(*seed), outcome.failure.as_ref()?));
     fail(&outcomes.iter().filter_map(failed).collect::<Vec<_>>(), count);
@@ -148,13 +139,12 @@ fn one_fault_between_any_two_calls() {
     let all: Vec<Trouble> = at(Target::Api, api).chain(at(Target::Agent, agent)).collect();
     let step = if std::env::var_os("FAULT_SWEEP").is_some() { 1 } else { 61 };
     let chosen: Vec<&Trouble> = all.iter().step_by(step).collect();
-    let count = chosen.len() as u64;
-    let trouble = |at| chosen[usize::try_from(at).expect("an index")];
-    let failures = on_all_cores(
+    let count = chosen.len();
+    let failures = run_all(
         count,
-        |at| format!("{:?}", trouble(at)),
-        |at| sweep::failure(trouble(at)).map(|why| format!("{:?}: {why}", trouble(at))),
+        |at| format!("{:?}", chosen[at]),
+        |at| sweep::failure(chosen[at]).map(|why| format!("{:?}: {why}", chosen[at])),
     );
     println!("{count} of {} faults at {api} requests to the API server and {agent} to the agent", all.len());
-    fail(&failures.into_iter().flatten().collect::<Vec<_>>(), count);
+    fail(&failures.into_iter().flatten().collect::<Vec<_>>(), count as u64);
 }

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cilium_leak_healer::sim::{EVENTS, Fault, Injected};
+use cilium_leak_healer::sim::{Fault, Injected};
 
 use crate::dice::Dice;
+use crate::in_memory::forget_events;
 use crate::scene::Scene;
 
 /// Who makes a request: the watchdog has no name at the agent, the CNI plugin has.
@@ -263,13 +264,7 @@ pub(crate) async fn happen(scene: Scene, planned: Planned, order: impl Fn(Order)
             lasts.await;
             api.resume().await.expect("its port");
         }
-        Trouble::LoseEvents => {
-            for event in api.list(&EVENTS, "", "", "").unwrap_or_default() {
-                let of = |field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
-                let options = cilium_leak_healer::sim::DeleteOptions::now();
-                drop(api.delete(&EVENTS, &of("namespace"), &of("name"), &options));
-            }
-        }
+        Trouble::LoseEvents => forget_events(api),
         Trouble::RestartAgent => agent.restart(api.clock().now()).await.expect("its socket"),
         Trouble::CrashAgent => {
             agent.crash().await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cilium_leak_healer::cilium::Wire;
 use cilium_leak_healer::cli::{Around, InProcess};
 use cilium_leak_healer::clock::WallClock;
-use cilium_leak_healer::sim::{ApiServer, Node};
+use cilium_leak_healer::sim::{ApiServer, DeleteOptions, EVENTS, Node};
 use tempfile::TempDir;
 
 /// Runs a future on a clock of its own.
@@ -21,6 +21,14 @@ pub(crate) fn on_paused_time<T>(work: impl Future<Output = T>) -> T {
 pub(crate) fn directory() -> TempDir {
     let named = || tempfile::Builder::new().prefix("clh").to_owned();
     named().tempdir_in("/dev/shm").or_else(|_| named().tempdir()).expect("a directory")
+}
+
+/// Deletes all Events, as the API server does with old ones.
+pub(crate) fn forget_events(api: &ApiServer) {
+    for event in api.list(&EVENTS, "", "", "").unwrap_or_default() {
+        let of = |field: &str| event["metadata"][field].as_str().unwrap_or_default().to_owned();
+        drop(api.delete(&EVENTS, &of("namespace"), &of("name"), &DeleteOptions::now()));
+    }
 }
 
 /// The watchdog of a node in the mode `heal`, with the settings that it has by default. The same seed gives the same pauses.
