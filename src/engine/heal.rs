@@ -72,7 +72,8 @@ impl<P: Parts> Engine<P> {
             }
         };
         let deadline = Instant::now() + self.options.verify_timeout;
-        let running = Running { id, remedy, deadline, lease, answered: true, unread: 0 };
+        let taken = self.parts.now();
+        let running = Running { id, remedy, deadline, lease, answered: true, unread: 0, taken, longer: 0 };
         self.begun(uid, obs, &grounds, running, sent);
     }
 
@@ -192,7 +193,8 @@ impl<P: Parts> Engine<P> {
         wedge.hold(Instant::now(), why.until);
     }
 
-    /// The time of an act is over: a live read says whether it shows, since the watch may be behind.
+    /// The time of an act is over: a live read says whether it shows, since the watch may be behind. Where it does not and
+    /// may be given more time, a judgement says whether it is.
     pub(super) async fn overdue(&mut self, uid: &PodUid) {
         let Some(name) = self.wedges.get(uid).map(|wedge| wedge.pod.clone()) else {
             return;
@@ -203,10 +205,13 @@ impl<P: Parts> Engine<P> {
         };
         if let Some(mut running) = wedge.take_running() {
             match read.map(|pod| pod.filter(|pod| pod.uid == *uid)) {
-                Ok(pod) => {
-                    let (outcome, note) = running.shows(pod.as_ref()).unwrap_or_else(|| running.in_vain());
-                    self.finish(&wedge, running, &Ending::new(outcome, note));
-                }
+                Ok(pod) => match running.shows(pod.as_ref()) {
+                    None if running.may_take_longer() => wedge.sent(running),
+                    shown => {
+                        let (outcome, note) = shown.unwrap_or_else(|| running.in_vain());
+                        self.finish(&wedge, running, &Ending::new(outcome, note));
+                    }
+                },
                 Err(_) if running.unread < UNREAD => {
                     running.unread += 1;
                     running.deadline = Instant::now() + self.options.verify_timeout;
@@ -216,6 +221,27 @@ impl<P: Parts> Engine<P> {
                     let note = format!("nobody could tell what became of it: {why}");
                     self.finish(&wedge, running, &Ending::new(ActOutcome::Interrupted, note));
                 }
+            }
+        }
+        self.wedges.insert(uid.clone(), wedge);
+    }
+
+    /// An act does not show in time: it was in vain, or is given more time.
+    pub(super) fn unseen(&mut self, uid: &PodUid, judgement: Option<&Judgement>) {
+        let now = Instant::now();
+        let Some(mut wedge) = self.wedges.remove(uid) else {
+            return;
+        };
+        if wedge.is_overdue(now)
+            && let Some(mut running) = wedge.take_running()
+        {
+            if running.may_yet_show(judgement) {
+                running.longer += 1;
+                running.deadline = now + self.options.verify_timeout;
+                wedge.sent(running);
+            } else {
+                let (outcome, note) = running.in_vain();
+                self.finish(&wedge, running, &Ending::new(outcome, note));
             }
         }
         self.wedges.insert(uid.clone(), wedge);

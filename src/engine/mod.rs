@@ -307,15 +307,16 @@ impl<P: Parts> Engine<P> {
         };
         self.health.beat();
         let now = Instant::now();
+        let observed = observed.map(|obs| ((self.options.judge)(&obs, &self.options.limits), obs));
+        self.unseen(uid, observed.as_ref().ok().map(|(judgement, _)| judgement));
         let Some(wedge) = self.wedges.get_mut(uid) else {
             return;
         };
-        let Ok(obs) = observed else {
+        let Ok((judgement, obs)) = observed else {
             self.tell.too_slow(wedge, self.options.judge_timeout);
             wedge.unjudged(now);
             return;
         };
-        let judgement = (self.options.judge)(&obs, &self.options.limits);
         self.metrics.judged(&judgement);
         let grounds = judgement.finding().and_then(|finding| Grounds::of(&obs, finding));
         let next = wedge.judged(now, obs.now, &judgement, grounds, &self.options);

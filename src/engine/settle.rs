@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::options::EngineOptions;
 use super::parts::Parts;
 use super::subject::Subject;
-use super::wedge::has_sandbox;
+use super::wedge::{MOST_LONGER, has_sandbox};
 use super::{Engine, TURN};
 use crate::domain::{ActOutcome, Lookup, Pod, RemedyKind};
 use crate::ledger::{Act, ActId, Ending};
@@ -26,8 +26,10 @@ const GIVE_UP: Duration = Duration::from_hours(1);
 pub(super) enum HeldBy {
     /// The endpoint that was to go.
     Target,
-    /// Another one, or nobody.
+    /// Another one.
     Other,
+    /// Nobody.
+    Nobody,
     /// Nobody knows.
     Unknown,
 }
@@ -67,7 +69,8 @@ impl<P: Parts> Engine<P> {
             let held = if intent.remedy == RemedyKind::DisconnectEndpoint {
                 match self.parts.lookup(intent.cause.ip).await {
                     Lookup::Held(holder) if holder.container() == intent.container.as_ref() => HeldBy::Target,
-                    Lookup::Held(_) | Lookup::NotHeld => HeldBy::Other,
+                    Lookup::Held(_) => HeldBy::Other,
+                    Lookup::NotHeld => HeldBy::Nobody,
                     Lookup::Unknown(_) => HeldBy::Unknown,
                 }
             } else {
@@ -110,6 +113,7 @@ pub(super) fn settle(
     let has_sandbox = shows.pod.is_some_and(has_sandbox);
     let taken = act.sent().is_some();
     let unseen = "the process ended before it took effect";
+    let late = "seen after a restart: the pod did not get its sandbox in time";
     match act.intent().remedy {
         RemedyKind::DisconnectEndpoint => match shows.held {
             HeldBy::Unknown if older_than(GIVE_UP) => {
@@ -118,12 +122,16 @@ pub(super) fn settle(
             HeldBy::Unknown => None,
             HeldBy::Target if taken => Some((Failed, "the endpoint holds the address again")),
             HeldBy::Target => older_than(ON_ITS_WAY).then_some((Interrupted, unseen)),
-            HeldBy::Other if has_sandbox => Some((Healed, "seen after a restart: the pod has its sandbox")),
-            HeldBy::Other if gone => {
+            HeldBy::Other | HeldBy::Nobody if has_sandbox => {
+                Some((Healed, "seen after a restart: the pod has its sandbox"))
+            }
+            HeldBy::Other | HeldBy::Nobody if gone => {
                 Some((Disconnected, "seen after a restart: the address is free, the pod is gone"))
             }
-            HeldBy::Other => older_than(options.verify_timeout + ON_ITS_WAY)
-                .then_some((NotHealed, "seen after a restart: the pod did not get its sandbox in time")),
+            HeldBy::Other => older_than(options.verify_timeout + ON_ITS_WAY).then_some((NotHealed, late)),
+            // The pod may wait for its turn at the agent.
+            HeldBy::Nobody => older_than(options.verify_timeout * (1 + MOST_LONGER) + ON_ITS_WAY)
+                .then_some((NotHealed, late)),
         },
         RemedyKind::DeletePod if gone => Some((Deleted, "seen after a restart: the pod is gone")),
         RemedyKind::DeletePod => older_than(ON_ITS_WAY).then_some(if taken {
@@ -140,7 +148,6 @@ pub(super) fn settle(
         RemedyKind::RestartAgent if has_sandbox => {
             Some((Healed, "seen after a restart: the pod has its sandbox"))
         }
-        RemedyKind::RestartAgent => older_than(options.restart_timeout)
-            .then_some((NotHealed, "seen after a restart: the pod did not get its sandbox in time")),
+        RemedyKind::RestartAgent => older_than(options.restart_timeout).then_some((NotHealed, late)),
     }
 }

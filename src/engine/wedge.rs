@@ -100,6 +100,10 @@ pub(super) struct Running {
     pub answered: bool,
     /// How often it could not be found out in the end whether it shows.
     pub unread: u32,
+    /// When the call was over, by the clock.
+    pub taken: Timestamp,
+    /// How often it was given more time.
+    pub longer: u32,
 }
 
 impl Running {
@@ -118,6 +122,28 @@ impl Running {
                 "the address is free; the pod went before its sandbox was seen",
             )),
         }
+    }
+
+    /// Whether it may be given more time: the address is free, and the agent has many pods to let in.
+    pub(super) fn may_take_longer(&self) -> bool {
+        self.remedy == RemedyKind::DisconnectEndpoint && self.answered && self.longer < MOST_LONGER
+    }
+
+    /// Whether the pod has not tried since, or waits for something else than the address by now, as far as anybody can
+    /// tell. `None`: no judgement came out in time.
+    pub(super) fn may_yet_show(&self, judgement: Option<&Judgement>) -> bool {
+        let Some(finding) = judgement.map(Judgement::finding) else {
+            return self.may_take_longer();
+        };
+        let as_before = |finding: &Finding| match finding.verdict {
+            Verdict::AgentUnknown | Verdict::Settling | Verdict::InsufficientEvidence => true,
+            // Refused again since the address was free: this did not help.
+            Verdict::NotHeld => {
+                finding.failure.as_ref().and_then(|failure| failure.at).is_some_and(|at| at <= self.taken)
+            }
+            _ => false,
+        };
+        self.may_take_longer() && finding.is_none_or(as_before)
     }
 
     /// The end of one that does not show in time.
@@ -251,6 +277,10 @@ impl Wedge {
 
     /// No judgement came out in time.
     pub(super) fn unjudged(&mut self, now: Instant) {
+        if let Stage::Verifying(running) = &self.stage {
+            self.due = running.deadline;
+            return;
+        }
         self.stage = Stage::Watching;
         self.due = now + self.silences.next().unwrap_or(MOST_PATIENCE);
     }
@@ -350,6 +380,8 @@ impl Wedge {
     }
 }
 
+/// A disconnect is given its time to show this much oftener where the pod waits for its turn at the agent.
+pub(super) const MOST_LONGER: u32 = 9;
 /// A pause between two looks at a wedge that nothing can be done about.
 const PATIENCE: Duration = Duration::from_secs(30);
 const MOST_PATIENCE: Duration = Duration::from_mins(2);

@@ -109,7 +109,7 @@ impl Breaker {
         let most = options.allowance(told);
         if unhelpful >= most {
             Err(Bound::Breaker { until: later(now, options.cool_down), why: why(unhelpful, told) })
-        } else if unhelpful + pending >= most {
+        } else if unhelpful + pending >= most.max(told - unhelpful) {
             Err(Bound::Unproven { pending })
         } else {
             Ok(())

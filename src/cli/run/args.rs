@@ -188,7 +188,7 @@ pub(super) struct BoundArgs {
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration::positive, env = "CILIUM_LEAK_HEALER_RESTART_REFILL")]
     pub(super) restart_refill: Duration,
 
-    /// Acts that may not have helped, or not have shown yet that they did, before all acts stop; more only by the share.
+    /// Acts that may not have helped, or not have shown yet that they did, before all acts stop; more by the share, and more without outcome where as many helped.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), env = "CILIUM_LEAK_HEALER_BREAKER_FLOOR")]
     pub(super) breaker_floor: u32,
 
@@ -279,7 +279,8 @@ pub(super) struct PaceArgs {
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = duration::parse, env = "CILIUM_LEAK_HEALER_EVENT_DELAY")]
     pub(super) event_delay: Duration,
 
-    /// Time that an act may take to show: a sandbox after a disconnect, the end of a deleted pod.
+    /// Time that an act may take to show: a sandbox after a disconnect, the end of a deleted pod. Ten times as long where the address is free and the
+    /// pod was not refused again.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration::positive, env = "CILIUM_LEAK_HEALER_VERIFY_TIMEOUT")]
     pub(super) verify_timeout: Duration,
 

@@ -99,6 +99,7 @@ fn anything(world: &World) {
             reads: world.random(40),
             writes: world.random(60),
             useless: world.random(8) == 0,
+            busy: world.random(8) == 0,
         }),
         73..76 => world.set_faults(Faults::default()),
         76 if world.random(10) == 0 => world.restart_agent(),

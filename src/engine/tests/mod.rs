@@ -2,6 +2,7 @@
 
 mod days;
 mod gates;
+mod patience;
 mod second_opinion;
 mod settle;
 mod telling;

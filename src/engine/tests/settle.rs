@@ -12,7 +12,7 @@ use crate::engine::settle::{HeldBy, Shows, settle};
 use crate::ledger::{Act, BoundOptions, Intent, Ledger};
 
 use ActOutcome::{Deleted, Disconnected, Failed, Healed, Interrupted, NotHealed};
-use HeldBy::{Other, Target, Unknown};
+use HeldBy::{Nobody, Other, Target, Unknown};
 use RemedyKind::{DeletePod, DisconnectEndpoint, RestartAgent};
 
 fn begin() -> Timestamp {
@@ -70,6 +70,10 @@ impl Is {
 #[case::freed_and_leaving(DisconnectEndpoint, true, Is::Leaving, Other, 5, Some(Disconnected))]
 #[case::freed_and_waiting_still(DisconnectEndpoint, true, Is::Waiting, Other, 60, None)]
 #[case::freed_and_waiting_too_long(DisconnectEndpoint, true, Is::Waiting, Other, 150, Some(NotHealed))]
+#[case::free_and_running(DisconnectEndpoint, true, Is::Running, Nobody, 5, Some(Healed))]
+#[case::free_and_gone(DisconnectEndpoint, true, Is::Gone, Nobody, 5, Some(Disconnected))]
+#[case::free_and_waiting_for_its_turn(DisconnectEndpoint, true, Is::Waiting, Nobody, 660, None)]
+#[case::free_and_waiting_too_long(DisconnectEndpoint, true, Is::Waiting, Nobody, 661, Some(NotHealed))]
 #[case::not_freed_yet_as_a_delete_can_come_late(DisconnectEndpoint, false, Is::Waiting, Target, 45, None)]
 #[case::not_freed_within_the_time(DisconnectEndpoint, false, Is::Waiting, Target, 60, None)]
 #[case::never_freed(DisconnectEndpoint, false, Is::Waiting, Target, 61, Some(Interrupted))]

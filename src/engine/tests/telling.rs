@@ -76,7 +76,7 @@ fn ip() -> IpAddr {
 }
 
 /// A pod of a controller that waits for the address of one that was there before.
-async fn wedge(world: &World, owner_is_gone: bool) {
+pub(super) async fn wedge(world: &World, owner_is_gone: bool) {
     let owner = name("shop/owner");
     world.pod(&owner, None, ip());
     go_on(world, Duration::from_secs(5), |_| {}).await;

@@ -35,6 +35,8 @@ pub(super) struct Faults {
     pub(super) writes: u64,
     /// Disconnects do not help: the agent refuses the address all the same.
     pub(super) useless: bool,
+    /// The agent admits no new endpoint: a pod whose address is free again is refused with 429.
+    pub(super) busy: bool,
 }
 
 /// What happened, by the world's own word.
@@ -302,12 +304,17 @@ impl World {
         let number = state.next();
         let sandbox = format!("{number:064x}");
         let held = ip == reserved() || state.endpoints.iter().any(|it| it.ip == ip);
-        if held || (state.faults.useless && state.failures.contains_key(&pod.uid)) {
+        let failed_before = state.failures.contains_key(&pod.uid);
+        if held || (failed_before && (state.faults.useless || state.faults.busy)) {
             let count = state.failures.get(&pod.uid).map_or(0, |event| event.count) + 1;
+            let why = if held || state.faults.useless {
+                format!("[PUT /endpoint/{{id}}][400] putEndpointIdInvalid \"IP ipv4:{ip} is already in use\"")
+            } else {
+                "[PUT /endpoint/{id}][429] putEndpointIdTooManyRequests".to_owned()
+            };
             let message = format!(
                 "Failed to create pod sandbox: failed to setup network for sandbox \"{sandbox}\": plugin type=\"cilium-cni\" \
-                 failed (add): unable to create endpoint: [PUT /endpoint/{{id}}][400] putEndpointIdInvalid \"IP ipv4:{ip} is \
-                 already in use\""
+                 failed (add): unable to create endpoint: {why}"
             );
             let event = Event {
                 object_uid: pod.uid.to_string(),

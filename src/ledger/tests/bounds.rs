@@ -78,6 +78,21 @@ fn acts_without_an_outcome_are_waited_for() {
 }
 
 #[test]
+fn as_many_may_be_without_outcome_as_helped() {
+    let (mut state, options) = fresh();
+    (0..5).for_each(|pod| act(&mut state, &options, pod, 0, Healed));
+    act(&mut state, &options, 5, 0, Failed);
+    // One that did not help takes the place of one.
+    for pod in 10..14 {
+        assert_eq!(word(state.begin(intent(DisconnectEndpoint, pod, pod), at(1), &options)), "ok");
+    }
+    assert_eq!(
+        state.begin(intent(DisconnectEndpoint, 14, 14), at(1), &options),
+        Err(Bound::Unproven { pending: 4 })
+    );
+}
+
+#[test]
 fn a_share_of_many_that_helped_may_fail() {
     let (mut state, options) = fresh();
     for pod in 0..25 {

@@ -150,6 +150,8 @@ impl Model {
         let unhelpful = told.iter().filter(|helped| !**helped).count();
         let share = told.len() * breaker.share_percent as usize / 100;
         let most = share.max(breaker.floor as usize);
+        assert!(unhelpful < most, "{unhelpful} of {most} did not help, and another one began");
+        let most = most.max(told.len() - unhelpful);
         assert!(unhelpful + self.pending() <= most, "{unhelpful} + {} > {most}", self.pending());
     }
 
