@@ -1,5 +1,6 @@
 //! The engine in worlds made for it, over simulated days on paused time.
 
+mod act;
 mod days;
 mod gates;
 mod patience;

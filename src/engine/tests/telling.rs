@@ -71,7 +71,8 @@ fn name(text: &str) -> PodName {
     text.parse().unwrap()
 }
 
-fn ip() -> IpAddr {
+/// The address that [`wedge`] is about.
+pub(super) fn ip() -> IpAddr {
     "10.0.2.7".parse().unwrap()
 }
 

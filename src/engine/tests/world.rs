@@ -2,7 +2,7 @@
 //!
 //! It knows the truth, which the engine does not: each act is held against it at the instant when it takes effect.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -37,6 +37,27 @@ pub(super) struct Faults {
     pub(super) useless: bool,
     /// The agent admits no new endpoint: a pod whose address is free again is refused with 429.
     pub(super) busy: bool,
+}
+
+/// Answers that a test wants at certain calls instead of the world's own; the next one first, `None`: the world's own.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// To look-ups by address.
+    pub(super) lookups: VecDeque<Option<Lookup>>,
+    /// To reads of one pod.
+    pub(super) pods: VecDeque<Option<Read<Option<Pod>>>>,
+    /// To lists of the pods with an address.
+    pub(super) users: VecDeque<Option<Read<Vec<Pod>>>>,
+    /// When the agent started.
+    pub(super) starts: VecDeque<Option<Timestamp>>,
+    /// The agent's configuration, from now on.
+    pub(super) config: Option<Read<AgentConfig>>,
+    /// What the agent's IPAM has given away, from now on.
+    pub(super) allocations: Option<Read<Allocations>>,
+    /// To the next disconnect, which then has no effect.
+    pub(super) disconnect: Option<Result<Disconnected, CallError>>,
+    /// To the next deletion of a pod, which then has no effect.
+    pub(super) deletion: Option<DeleteOutcome>,
 }
 
 /// What happened, by the world's own word.
@@ -79,6 +100,7 @@ struct State {
     agent_started: Timestamp,
     paused_since: Option<Timestamp>,
     faults: Faults,
+    answers: Answers,
     record: Record,
 }
 
@@ -146,7 +168,7 @@ impl State {
     }
 }
 
-fn no_answer<T>(what: &str) -> Read<T> {
+pub(super) fn no_answer<T>(what: &str) -> Read<T> {
     Err(Unreadable { what: what.to_owned(), why: ReadFailure::Timeout })
 }
 
@@ -165,6 +187,7 @@ impl World {
             agent_started: start_of_time() - SignedDuration::from_hours(30),
             paused_since: None,
             faults: Faults::default(),
+            answers: Answers::default(),
             record: Record::default(),
         };
         Self { state: Arc::new(Mutex::new(state)), store, begin: Instant::now() }
@@ -188,6 +211,14 @@ impl World {
 
     pub(super) fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
+    }
+
+    pub(super) fn set_answers(&self, answers: Answers) {
+        self.lock().answers = answers;
+    }
+
+    fn answer<T>(&self, take: impl FnOnce(&mut Answers) -> Option<T>) -> Option<T> {
+        take(&mut self.lock().answers)
     }
 
     pub(super) fn set_paused(&self, paused: bool) {
@@ -401,6 +432,9 @@ impl Sources for World {
 
     async fn lookup(&self, ip: IpAddr) -> Lookup {
         self.latency().await;
+        if let Some(answer) = self.answer(|it| it.lookups.pop_front().flatten()) {
+            return answer;
+        }
         if self.fails(|faults| faults.lookups) {
             let why = Unreadable { what: "GET endpoint".to_owned(), why: ReadFailure::Timeout };
             return Lookup::Unknown(why);
@@ -424,7 +458,8 @@ impl Sources for World {
     }
 
     async fn agent_started(&self) -> Option<Timestamp> {
-        Some(self.lock().agent_started)
+        let answer = self.answer(|it| it.starts.pop_front().flatten());
+        Some(answer.unwrap_or_else(|| self.lock().agent_started))
     }
 
     async fn ipam_mode(&self) -> Read<IpamMode> {
@@ -437,10 +472,16 @@ impl Sources for World {
     }
 
     async fn pod(&self, name: &PodName) -> Read<Option<Pod>> {
+        if let Some(answer) = self.answer(|it| it.pods.pop_front().flatten()) {
+            return answer;
+        }
         self.read("GET pods", |state| state.pods.get(name).cloned()).await
     }
 
     async fn pods_with_address(&self, ip: IpAddr) -> Read<Vec<Pod>> {
+        if let Some(answer) = self.answer(|it| it.users.pop_front().flatten()) {
+            return answer;
+        }
         let listing = |state: &State| state.pods.values().filter(|pod| pod.lists(ip)).cloned().collect();
         self.read("LIST pods", listing).await
     }
@@ -472,6 +513,9 @@ impl Parts for World {
     }
 
     async fn config(&self) -> Read<AgentConfig> {
+        if let Some(answer) = self.answer(|it| it.config.clone()) {
+            return answer;
+        }
         let ipam_mode = Some(IpamMode("delegated-plugin".to_owned()));
         Ok(AgentConfig { ipam_mode, ..AgentConfig::default() })
     }
@@ -481,12 +525,15 @@ impl Parts for World {
     }
 
     async fn allocations(&self) -> Read<Allocations> {
-        no_answer("GET healthz")
+        self.answer(|it| it.allocations.clone()).unwrap_or_else(|| no_answer("GET healthz"))
     }
 
     async fn disconnect(&self, target: &DisconnectTarget) -> Result<Disconnected, CallError> {
         self.begin_act(RemedyKind::DisconnectEndpoint);
         self.latency().await;
+        if let Some(answer) = self.answer(|it| it.disconnect.take()) {
+            return answer;
+        }
         let fails = self.fails(|faults| faults.writes);
         let fate = if fails { self.lock().random(3) } else { 3 };
         match fate {
@@ -506,6 +553,9 @@ impl Parts for World {
     async fn delete_pod(&self, name: &PodName, uid: &PodUid, resource_version: &str) -> DeleteOutcome {
         self.begin_act(RemedyKind::DeletePod);
         self.latency().await;
+        if let Some(answer) = self.answer(|it| it.deletion.take()) {
+            return answer;
+        }
         if self.fails(|faults| faults.writes) && self.random(2) == 0 {
             return DeleteOutcome::Failed(ReadFailure::Timeout);
         }
