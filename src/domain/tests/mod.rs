@@ -8,4 +8,5 @@ mod restart;
 mod signature;
 mod survey;
 mod table;
+mod words;
 mod worlds;
