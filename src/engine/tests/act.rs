@@ -258,7 +258,7 @@ fn config(ipam_mode: &str, chaining: Option<&str>, uplink_routes: bool) -> Agent
     Ok(allocations(Some("shop/waits"), "none")),
     Some("allocated to \"shop/waits\"")
 )]
-#[case::anothers(
+#[case::of_another(
     Ok(config("kubernetes", None, false)),
     Ok(allocations(Some("shop/third"), "none")),
     Some("allocated to \"shop/third\"")
@@ -268,12 +268,12 @@ fn config(ipam_mode: &str, chaining: Option<&str>, uplink_routes: bool) -> Agent
     Ok(allocations(Some("router"), "none")),
     Some("allocated to \"router\"")
 )]
-#[case::anothers_where_another_plugin_allocates(
+#[case::of_another_where_a_plugin_allocates(
     Ok(config("kubernetes", None, false)),
     Ok(allocations(Some("shop/third"), "portmap")),
     None
 )]
-#[case::anothers_where_the_configuration_says_so(Ok(config("kubernetes", Some("aws-cni"), false)), Ok(Allocations::from_slice(b"{\"ipam\": {\"allocations\": {\"10.0.2.7\": \"shop/third\"}}}").unwrap()), None)]
+#[case::of_another_where_the_configuration_says_so(Ok(config("kubernetes", Some("aws-cni"), false)), Ok(Allocations::from_slice(b"{\"ipam\": {\"allocations\": {\"10.0.2.7\": \"shop/third\"}}}").unwrap()), None)]
 #[case::nothing_is_allocated(
     Ok(config("kubernetes", None, false)),
     Ok(Allocations::default()),
