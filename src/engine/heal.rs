@@ -193,6 +193,11 @@ impl<P: Parts> Engine<P> {
         wedge.hold(Instant::now(), why.until);
     }
 
+    /// Whether the time of an act on this pod is over.
+    pub(super) fn is_overdue(&self, uid: &PodUid) -> bool {
+        self.wedges.get(uid).is_some_and(|wedge| wedge.is_overdue(Instant::now()))
+    }
+
     /// The time of an act is over: a live read says whether it shows, since the watch may be behind. Where it does not and
     /// may be given more time, a judgement says whether it is.
     pub(super) async fn overdue(&mut self, uid: &PodUid) {
@@ -226,15 +231,16 @@ impl<P: Parts> Engine<P> {
         self.wedges.insert(uid.clone(), wedge);
     }
 
-    /// An act does not show in time: it was in vain, or is given more time.
+    /// Where an act does not show in time: it was in vain, or is given more time.
     pub(super) fn unseen(&mut self, uid: &PodUid, judgement: Option<&Judgement>) {
         let now = Instant::now();
+        if !self.is_overdue(uid) {
+            return;
+        }
         let Some(mut wedge) = self.wedges.remove(uid) else {
             return;
         };
-        if wedge.is_overdue(now)
-            && let Some(mut running) = wedge.take_running()
-        {
+        if let Some(mut running) = wedge.take_running() {
             if running.may_yet_show(judgement) {
                 running.longer += 1;
                 running.deadline = now + self.options.verify_timeout;

@@ -289,7 +289,7 @@ impl<P: Parts> Engine<P> {
 
     /// One look at one pod: observe, judge, tell, and act where two judgements agree.
     async fn look(&mut self, uid: &PodUid, stop: &watch::Receiver<bool>) {
-        if self.wedges.get(uid).is_some_and(|wedge| wedge.is_overdue(Instant::now())) {
+        if self.is_overdue(uid) {
             self.overdue(uid).await;
         }
         let Some(pod) = self.parts.store().get(uid) else {

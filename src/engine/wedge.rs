@@ -132,9 +132,6 @@ impl Running {
     /// Whether the pod has not tried since, or waits for something else than the address by now, as far as anybody can
     /// tell. `None`: no judgement came out in time.
     pub(super) fn may_yet_show(&self, judgement: Option<&Judgement>) -> bool {
-        let Some(finding) = judgement.map(Judgement::finding) else {
-            return self.may_take_longer();
-        };
         let as_before = |finding: &Finding| match finding.verdict {
             Verdict::AgentUnknown | Verdict::Settling | Verdict::InsufficientEvidence => true,
             // Refused again since the address was free: this did not help.
@@ -143,7 +140,7 @@ impl Running {
             }
             _ => false,
         };
-        self.may_take_longer() && finding.is_none_or(as_before)
+        self.may_take_longer() && judgement.and_then(Judgement::finding).is_none_or(as_before)
     }
 
     /// The end of one that does not show in time.
@@ -235,8 +232,7 @@ impl Wedge {
         options: &EngineOptions,
     ) -> Next {
         self.looked = Some(now);
-        if let Stage::Verifying(running) = &self.stage {
-            self.due = running.deadline;
+        if self.waits_for_effect() {
             return Next::Wait;
         }
         let Some(finding) = judgement.finding() else {
@@ -269,6 +265,15 @@ impl Wedge {
         Next::Wait
     }
 
+    /// Whether an act's effect is waited for: then nothing is due before its time is over.
+    fn waits_for_effect(&mut self) -> bool {
+        let Stage::Verifying(running) = &self.stage else {
+            return false;
+        };
+        self.due = running.deadline;
+        true
+    }
+
     /// The act was put off or failed: begin again, later each time.
     pub(super) fn retry_later(&mut self, now: Instant) {
         self.stage = Stage::Watching;
@@ -277,8 +282,7 @@ impl Wedge {
 
     /// No judgement came out in time.
     pub(super) fn unjudged(&mut self, now: Instant) {
-        if let Stage::Verifying(running) = &self.stage {
-            self.due = running.deadline;
+        if self.waits_for_effect() {
             return;
         }
         self.stage = Stage::Watching;

@@ -2,7 +2,8 @@
 
 use rstest::rstest;
 
-use crate::domain::{AttachmentId, EndpointId, EndpointState, Holder, IpamMode, PodName};
+use super::fixtures::{holder, name};
+use crate::domain::{AttachmentId, EndpointState, Holder, IpamMode, PodName};
 
 #[rstest]
 #[case("ready", EndpointState::Ready)]
@@ -28,19 +29,9 @@ fn a_state_that_no_rule_knows_is_another() {
 #[case::the_first("0123456789abcdef:eth0", &["shop/a"])]
 #[case::a_second("0123456789abcdef:net1", &["shop/a", "shop/a-net1"])]
 fn names_of_a_ciliumendpoint(#[case] attachment: &str, #[case] names: &[&str]) {
-    let holder = Holder {
-        id: EndpointId(1),
-        attachment: Some(attachment.parse().unwrap()),
-        container_field: None,
-        named: None,
-        controllers: Vec::new(),
-        labels: Vec::new(),
-        addresses: Vec::new(),
-        state: EndpointState::Ready,
-        log: None,
-    };
-    let names: Vec<PodName> = names.iter().map(|name| name.parse().unwrap()).collect();
-    assert_eq!(holder.endpoint_names(&["shop/a".parse().unwrap()]), names);
+    let holder = Holder { attachment: Some(attachment.parse().unwrap()), ..holder() };
+    let names: Vec<PodName> = names.iter().copied().map(name).collect();
+    assert_eq!(holder.endpoint_names(&[name("shop/a")]), names);
 }
 
 #[rstest]

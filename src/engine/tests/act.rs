@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::days::{directory, go_on};
 use super::telling::{ip, wedge};
-use super::world::{Answers, World, no_answer, reserved, waiting_pod};
+use super::world::{Answers, World, no_answer, reserved, unanswered, waiting_pod};
 use super::{node, options};
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
-use crate::domain::{IpamMode, Judgement, Lookup, Pod, Read, ReadFailure, Unreadable, judge};
+use crate::domain::{IpamMode, Judgement, Lookup, Pod, Read, ReadFailure, judge};
 use crate::engine::act::{Acted, Acting, Sent};
 use crate::engine::memory::Memory;
 use crate::engine::observe::observe;
@@ -107,10 +107,6 @@ fn brief(acted: Acted) -> (&'static str, String) {
     }
 }
 
-fn unknown() -> Lookup {
-    Lookup::Unknown(Unreadable { what: "GET endpoint".to_owned(), why: ReadFailure::Timeout })
-}
-
 /// The world's own answers first.
 fn after<T>(own: usize, then: impl IntoIterator<Item = T>) -> VecDeque<Option<T>> {
     std::iter::repeat_with(|| None).take(own).chain(then.into_iter().map(Some)).collect()
@@ -174,7 +170,7 @@ fn living() -> Pod {
 
 #[rstest]
 #[case::free(Lookup::NotHeld, "the verdict is not-held now")]
-#[case::unknown(unknown(), "the verdict is agent-unknown now")]
+#[case::unknown(unanswered(), "the verdict is agent-unknown now")]
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_changed_stops_it(#[case] found: Lookup, #[case] why: &str) {
     let world = leak().await;
@@ -409,9 +405,9 @@ async fn what_an_answer_comes_to(
         Then::Free => after(1, [Lookup::NotHeld]),
         Then::Same => after(1, []),
         Then::Another => after(1, [Lookup::Held(Box::new(other))]),
-        Then::Silence => after(1, std::iter::repeat_with(unknown).take(9)),
+        Then::Silence => after(1, std::iter::repeat_with(unanswered).take(9)),
         Then::FreeAfter(times) => {
-            after(1, std::iter::repeat_with(unknown).take(times).chain([Lookup::NotHeld]))
+            after(1, std::iter::repeat_with(unanswered).take(times).chain([Lookup::NotHeld]))
         }
     };
     let began = Instant::now();

@@ -1,6 +1,10 @@
 //! How long the effect of a disconnect is waited for, and what ends the wait.
 
+use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
+
+use rstest::rstest;
 
 use super::days::{directory, go_on, process_with};
 use super::options;
@@ -10,7 +14,7 @@ use crate::domain::{ActOutcome, judge};
 use crate::ledger::Ledger;
 
 /// Minutes in the process, then how the only act ended and the seconds that it took; `None`: it has no end.
-async fn only_act(world: &World, dir: &std::path::Path, minutes: u64) -> Option<(ActOutcome, i64)> {
+async fn only_act(world: &World, dir: &Path, minutes: u64) -> Option<(ActOutcome, i64)> {
     let life = go_on(world, Duration::from_mins(minutes), |_| {});
     process_with(world, dir, options(judge), Heard::new(world).channels(), life).await;
     let kept = Ledger::read(dir).unwrap();
@@ -27,30 +31,24 @@ async fn a_pod_that_waits_for_its_turn_at_a_busy_agent_is_waited_for() {
     wedge(&world, true).await;
     world.set_faults(Faults { busy: true, ..Faults::default() });
     assert_eq!(only_act(&world, dir.path(), 5).await, None);
-    // Another process takes no longer for it.
+    // Another process sees the end of it.
     world.set_faults(Faults::default());
     let (outcome, _) = only_act(&world, dir.path(), 1).await.unwrap();
     assert_eq!(outcome, ActOutcome::Healed);
 }
 
+/// What goes on, and the seconds until the act counts as in vain.
+#[rstest]
+#[case::that_never_gets_its_turn(Faults { busy: true, ..Faults::default() }, 600..640)]
+#[case::that_is_refused_again_on_a_free_address(Faults { useless: true, ..Faults::default() }, 60..70)]
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_never_gets_its_turn_ends_the_act_after_ten_times_as_long() {
+async fn a_pod(#[case] faults: Faults, #[case] within: Range<i64>) {
     let (world, dir) = (World::new(32), directory());
     wedge(&world, true).await;
-    world.set_faults(Faults { busy: true, ..Faults::default() });
+    world.set_faults(faults);
     let (outcome, seconds) = only_act(&world, dir.path(), 15).await.unwrap();
     assert_eq!(outcome, ActOutcome::NotHealed);
-    assert!((600..640).contains(&seconds), "{seconds} s");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_is_refused_again_on_a_free_address_ends_the_act_in_time() {
-    let (world, dir) = (World::new(33), directory());
-    wedge(&world, true).await;
-    world.set_faults(Faults { useless: true, ..Faults::default() });
-    let (outcome, seconds) = only_act(&world, dir.path(), 5).await.unwrap();
-    assert_eq!(outcome, ActOutcome::NotHealed);
-    assert!((60..70).contains(&seconds), "{seconds} s");
+    assert!(within.contains(&seconds), "{seconds} s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,6 +172,11 @@ pub(super) fn no_answer<T>(what: &str) -> Read<T> {
     Err(Unreadable { what: what.to_owned(), why: ReadFailure::Timeout })
 }
 
+/// A look-up that the agent did not answer.
+pub(super) fn unanswered() -> Lookup {
+    Lookup::Unknown(Unreadable { what: "GET endpoint".to_owned(), why: ReadFailure::Timeout })
+}
+
 impl World {
     pub(super) fn new(seed: u64) -> Self {
         let store = PodStore::default();
@@ -436,8 +441,7 @@ impl Sources for World {
             return answer;
         }
         if self.fails(|faults| faults.lookups) {
-            let why = Unreadable { what: "GET endpoint".to_owned(), why: ReadFailure::Timeout };
-            return Lookup::Unknown(why);
+            return unanswered();
         }
         let state = self.lock();
         let Some(endpoint) = state.endpoints.iter().find(|it| it.ip == ip) else {
