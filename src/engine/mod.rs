@@ -139,7 +139,7 @@ impl<P: Parts> Engine<P> {
             self.open_book();
             self.follow_store();
             self.release().await;
-            if *stop.borrow() {
+            if is_stopping(&stop) {
                 break;
             }
             self.check_agent().await;
@@ -351,8 +351,12 @@ impl<P: Parts> Engine<P> {
     }
 }
 
-/// Ends when the watchdog is to stop.
+/// Whether the watchdog is to stop. Without a sender nobody can ask any more: that is a stop as well.
+fn is_stopping(stop: &watch::Receiver<bool>) -> bool {
+    *stop.borrow() || stop.has_changed().is_err()
+}
+
+/// Ends when [`is_stopping`].
 async fn stopped(stop: &watch::Receiver<bool>) {
-    // Without a sender nobody can ask any more: that is a stop as well.
     drop(stop.clone().wait_for(|stop| *stop).await);
 }

@@ -13,7 +13,7 @@ use super::gates::{By, HeldBack, by_own_namespace, by_people, by_settings};
 use super::parts::Parts;
 use super::subject::Subject;
 use super::wedge::{Wedge, has_sandbox};
-use super::{Engine, stopped};
+use super::{Engine, is_stopping, stopped};
 use crate::domain::{
     ActOutcome, AgentFacts, Cause, Judgement, Lookup, NodeState, Observation, PodUid, RemedyKind,
     RestartCase, RestartFacts, RestartKind, RolloutFacts, Verdict, may_restart,
@@ -33,7 +33,7 @@ pub(super) struct Restarting {
     wedged: Subject,
     /// The agent's pod that was deleted.
     agent: PodUid,
-    deadline: Instant,
+    pub(super) deadline: Instant,
     lease: Held,
 }
 
@@ -84,7 +84,7 @@ impl<P: Parts> Engine<P> {
             return true;
         }
         self.health.beat();
-        if *stop.borrow() {
+        if is_stopping(stop) {
             self.to_release.push((REMEDY, lease));
             return true;
         }
@@ -108,7 +108,11 @@ impl<P: Parts> Engine<P> {
     }
 
     /// The agent's pod, if every precondition holds and the agent is still at odds with itself.
-    async fn agent_to_restart(&self, case: &RestartCase, obs: &Observation) -> Result<AgentPod, String> {
+    pub(super) async fn agent_to_restart(
+        &self,
+        case: &RestartCase,
+        obs: &Observation,
+    ) -> Result<AgentPod, String> {
         let parts = &self.parts;
         match parts.pod(&obs.pod.name).await {
             Ok(Some(pod)) if pod.uid == obs.pod.uid && pod.opt_out => {
@@ -248,6 +252,9 @@ impl<P: Parts> Engine<P> {
         };
         self.keep_quiet(self.options.restart_quiet);
         self.tell.step(&subject, REMEDY, step, &note, clock);
+        if let Some(wedge) = self.wedges.get_mut(uid) {
+            wedge.hold(now, None);
+        }
         self.restarting = Some(Restarting {
             id,
             wedged: subject,

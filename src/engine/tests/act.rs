@@ -1,6 +1,5 @@
 //! One act by itself: what stops it before its call, and what each answer of the agent and each look afterwards makes of it.
 
-use std::collections::VecDeque;
 use std::future::{Future, pending, ready};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +8,10 @@ use jiff::SignedDuration;
 use rstest::rstest;
 use tokio::time::Instant;
 
+use super::answers::{Answers, after};
 use super::days::{directory, go_on};
 use super::telling::{ip, wedge};
-use super::world::{Answers, World, no_answer, reserved, unanswered, waiting_pod};
+use super::world::{World, no_answer, reserved, unanswered, waiting_pod};
 use super::{node, options};
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
 use crate::domain::{IpamMode, Judgement, Lookup, Pod, Read, ReadFailure, judge};
@@ -31,13 +31,9 @@ async fn leak() -> World {
     world
 }
 
-async fn waits(world: &World) -> Pod {
-    Sources::pod(world, &waiting_pod().name).await.unwrap().unwrap()
-}
-
 /// What the watchdog would act on now.
 async fn grounds(world: &World) -> Grounds {
-    let pod = waits(world).await;
+    let pod = world.waits();
     let obs = observe(world, &node(), pod, world.clock(), |_, _| None).await;
     let Judgement::Wedged(finding) = judge(&obs, &options(judge).limits) else {
         panic!("no wedge");
@@ -107,11 +103,6 @@ fn brief(acted: Acted) -> (&'static str, String) {
     }
 }
 
-/// The world's own answers first.
-fn after<T>(own: usize, then: impl IntoIterator<Item = T>) -> VecDeque<Option<T>> {
-    std::iter::repeat_with(|| None).take(own).chain(then.into_iter().map(Some)).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_stale_endpoint_is_disconnected() {
     let world = leak().await;
@@ -135,7 +126,7 @@ async fn a_wedged_pod_that_changed_stops_it(#[case] pod: Read<Option<Pod>>, #[ca
 #[tokio::test(start_paused = true)]
 async fn another_version_of_the_wedged_pod_stops_it() {
     let world = leak().await;
-    let pod = waits(&world).await;
+    let pod = world.waits();
     let newer = Ok(Some(Pod { resource_version: "newer".to_owned(), ..pod }));
     let (came, note) = brief(acted(&world, Answers { pods: after(0, [newer]), ..Answers::default() }).await);
     assert_eq!(came, "aborted");
@@ -145,7 +136,7 @@ async fn another_version_of_the_wedged_pod_stops_it() {
 #[tokio::test(start_paused = true)]
 async fn a_wedged_pod_that_got_its_sandbox_stops_it() {
     let world = leak().await;
-    let pod = waits(&world).await;
+    let pod = world.waits();
     let ready = Ok(Some(Pod { sandbox_ready: Some(true), ..pod }));
     let (came, note) = brief(acted(&world, Answers { pods: after(0, [ready]), ..Answers::default() }).await);
     assert_eq!((came, note.as_str()), ("aborted", "the pod is no wedge any more"));

@@ -4,28 +4,24 @@
 
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rstest::rstest;
 use tempfile::TempDir;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::hands::Hands;
+use super::options;
 use super::telling::Heard;
 use super::world::{Faults, World, reserved};
-use super::{node, options};
-use crate::admin::Health;
 use crate::domain::{Judgement, Limits, Observation, PodName, RemedyKind, judge};
-use crate::engine::{Book, Channels, Engine, EngineOptions, Judge};
-use crate::kube::Protection;
+use crate::engine::{EngineOptions, Judge};
 use crate::ledger::{BoundOptions, BucketOptions, Ledger};
-use crate::metrics::Metrics;
 
 /// One process, for as long as it lives; then it is gone in the middle of whatever it does.
 async fn process(world: &World, dir: &Path, judge: Judge, life: impl Future<Output = ()>) {
-    process_with(world, dir, options(judge), Heard::new(world).channels(), life).await;
+    process_with(world, dir, options(judge), &Heard::new(world), life).await;
 }
 
 /// The same with its settings, and heard.
@@ -33,18 +29,13 @@ pub(super) async fn process_with(
     world: &World,
     dir: &Path,
     options: EngineOptions,
-    channels: Channels,
+    heard: &Heard,
     life: impl Future<Output = ()>,
 ) {
-    let (_stop, stopped) = watch::channel(false);
-    let (_found, protection) = watch::channel(Protection::Working);
-    let health = Health::new(Duration::from_mins(3));
-    let metrics = Arc::new(Metrics::new());
-    let book = Book::at(dir.to_owned(), node(), BoundOptions::default(), Arc::clone(&metrics));
-    let engine = Engine::new(options, world.clone(), book, protection, channels, health.clone(), metrics);
+    let (engine, hands) = Hands::on(world, dir, options, heard);
     tokio::select! {
-        () = engine.run(stopped) => panic!("it ended by itself"),
-        () = life => assert!(health.is_live(), "its loop is stuck"),
+        () = engine.run(hands.stopping) => panic!("it ended by itself"),
+        () = life => assert!(hands.health.is_live(), "its loop is stuck"),
     }
 }
 
@@ -100,6 +91,8 @@ fn anything(world: &World) {
             writes: world.random(60),
             useless: world.random(8) == 0,
             busy: world.random(8) == 0,
+            phantom: world.random(16) == 0,
+            hidden: world.random(16) == 0,
         }),
         73..76 => world.set_faults(Faults::default()),
         76 if world.random(10) == 0 => world.restart_agent(),
@@ -139,19 +132,22 @@ async fn days_of_trouble(#[case] seed: u64, #[case] hours: u64) {
     let world = World::new(seed);
     let dir = directory();
     let end = Instant::now() + Duration::from_hours(hours);
+    let all = EngineOptions { remedies: RemedyKind::ALL.to_vec(), ..options(judge) };
     let mut lives = 0;
     while Instant::now() < end {
         // Often killed within its first act, now and then living long.
         let longest = [20_000, 90_000, 3_600_000, 20_000_000][usize::try_from(world.random(4)).unwrap()];
         let life = Duration::from_millis(world.random(longest));
-        process(&world, dir.path(), judge, go_on(&world, life, anything)).await;
+        let life = go_on(&world, life, anything);
+        process_with(&world, dir.path(), all.clone(), &Heard::new(&world), life).await;
         lives += 1;
     }
     let bounds = BoundOptions::default();
-    let (disconnects, deletes) =
-        (acts_of(&world, RemedyKind::DisconnectEndpoint), acts_of(&world, RemedyKind::DeletePod));
-    holds(&disconnects, bounds.disconnect);
-    holds(&deletes, bounds.delete_pod);
+    let acts = RemedyKind::ALL.map(|remedy| {
+        let acts = acts_of(&world, remedy);
+        holds(&acts, bounds.bucket(remedy));
+        acts.len()
+    });
     world.record(|record| {
         assert_eq!(record.violations, Vec::<String>::new());
         assert!(record.freed > 20, "it healed {} in {lives} lives", record.freed);
@@ -159,7 +155,7 @@ async fn days_of_trouble(#[case] seed: u64, #[case] hours: u64) {
     });
     // Everything that was tried is on record, and nothing that was not.
     let kept = Ledger::read(dir.path()).unwrap();
-    assert!(kept.state().acts().len() <= disconnects.len() + deletes.len() + lives);
+    assert!(kept.state().acts().len() <= acts.iter().sum::<usize>() + lives);
 }
 
 /// Takes every holder for left over, whatever was read of its owner.

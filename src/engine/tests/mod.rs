@@ -1,9 +1,12 @@
 //! The engine in worlds made for it, over simulated days on paused time.
 
 mod act;
+mod answers;
 mod days;
 mod gates;
+mod hands;
 mod patience;
+mod restart;
 mod second_opinion;
 mod settle;
 mod telling;

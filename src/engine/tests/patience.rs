@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 /// Minutes in the process, then how the only act ended and the seconds that it took; `None`: it has no end.
 async fn only_act(world: &World, dir: &Path, minutes: u64) -> Option<(ActOutcome, i64)> {
     let life = go_on(world, Duration::from_mins(minutes), |_| {});
-    process_with(world, dir, options(judge), Heard::new(world).channels(), life).await;
+    process_with(world, dir, options(judge), &Heard::new(world), life).await;
     let kept = Ledger::read(dir).unwrap();
     let [act] = kept.state().acts() else {
         panic!("not one act: {:?}", kept.state().acts());
@@ -65,7 +65,7 @@ async fn look_ups_without_an_answer_do_not_end_it() {
         world.set_faults(deaf);
         go_on(&world, Duration::from_mins(4), |_| {}).await;
     };
-    process_with(&world, dir.path(), options(judge), Heard::new(&world).channels(), life).await;
+    process_with(&world, dir.path(), options(judge), &Heard::new(&world), life).await;
     let acts = Ledger::read(dir.path()).unwrap();
     assert!(acts.state().acts()[0].is_open(), "{:?}", acts.state().acts());
     world.set_faults(Faults { useless: true, ..Faults::default() });

@@ -49,6 +49,11 @@ impl Heard {
         events
     }
 
+    /// All that the stream told so far, in short.
+    pub(super) fn briefs(&self) -> Vec<String> {
+        self.events().iter().map(brief).collect()
+    }
+
     /// Each Event as `REASON KIND/NAME (related KIND/NAME)`.
     fn notes(&self) -> Vec<String> {
         let short = |it: &k8s_openapi::api::core::v1::ObjectReference| {
@@ -91,7 +96,7 @@ pub(super) async fn wedge(world: &World, owner_is_gone: bool) {
 async fn told(world: &World, dir: &Path, options: EngineOptions, minutes: u64) -> Heard {
     let heard = Heard::new(world);
     let life = go_on(world, Duration::from_mins(minutes), |_| {});
-    process_with(world, dir, options, heard.channels(), life).await;
+    process_with(world, dir, options, &heard, life).await;
     heard
 }
 
@@ -113,9 +118,8 @@ async fn a_leak_that_is_healed_is_told_from_the_first_sight_to_the_sandbox() {
     wedge(&world, true).await;
     let heard = told(&world, dir.path(), options(judge), 5).await;
     let events = heard.events();
-    let briefs: Vec<_> = events.iter().map(brief).collect();
     assert_eq!(
-        briefs,
+        heard.briefs(),
         [
             "started",
             "judged stale-endpoint disconnect-endpoint",
@@ -270,6 +274,6 @@ async fn what_mostly_passes_is_told_once_it_lasts(#[case] seconds: u64, #[case] 
     world.set_faults(Faults { lookups: 100, ..Faults::default() });
     let heard = Heard::new(&world);
     let life = go_on(&world, Duration::from_secs(seconds), |_| {});
-    process_with(&world, dir.path(), options(judge), heard.channels(), life).await;
+    process_with(&world, dir.path(), options(judge), &heard, life).await;
     assert_eq!(heard.notes().len(), notes, "{:?}", heard.notes());
 }

@@ -2,7 +2,7 @@
 //!
 //! It knows the truth, which the engine does not: each act is held against it at the instant when it takes effect.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::answers::Answers;
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
 use crate::domain::{
     CiliumEndpoint, CiliumNode, CiliumVersion, ContainerId, Containers, Controller, DisconnectTarget,
@@ -37,27 +38,10 @@ pub(super) struct Faults {
     pub(super) useless: bool,
     /// The agent admits no new endpoint: a pod whose address is free again is refused with 429.
     pub(super) busy: bool,
-}
-
-/// Answers that a test wants at certain calls instead of the world's own; the next one first, `None`: the world's own.
-#[derive(Default)]
-pub(super) struct Answers {
-    /// To look-ups by address.
-    pub(super) lookups: VecDeque<Option<Lookup>>,
-    /// To reads of one pod.
-    pub(super) pods: VecDeque<Option<Read<Option<Pod>>>>,
-    /// To lists of the pods with an address.
-    pub(super) users: VecDeque<Option<Read<Vec<Pod>>>>,
-    /// When the agent started.
-    pub(super) starts: VecDeque<Option<Timestamp>>,
-    /// The agent's configuration, from now on.
-    pub(super) config: Option<Read<AgentConfig>>,
-    /// What the agent's IPAM has given away, from now on.
-    pub(super) allocations: Option<Read<Allocations>>,
-    /// To the next disconnect, which then has no effect.
-    pub(super) disconnect: Option<Result<Disconnected, CallError>>,
-    /// To the next deletion of a pod, which then has no effect.
-    pub(super) deletion: Option<DeleteOutcome>,
+    /// The agent says that it deleted an endpoint, and keeps it until it is restarted.
+    pub(super) phantom: bool,
+    /// The agent says that nobody holds an address that it refuses, until it is restarted.
+    pub(super) hidden: bool,
 }
 
 /// What happened, by the world's own word.
@@ -73,6 +57,12 @@ pub(super) struct Record {
     pub(super) cut: u32,
     /// When pods were last deleted, by controller and address.
     pub(super) moved: HashMap<(String, IpAddr), Timestamp>,
+    /// Places in the cluster that were given back.
+    pub(super) released: Vec<RemedyKind>,
+    /// How often the agent's socket was tried.
+    pub(super) tried: u32,
+    /// Namespaces that were asked for.
+    pub(super) namespaces: Vec<String>,
 }
 
 struct Endpoint {
@@ -98,6 +88,7 @@ struct State {
     endpoints: Vec<Endpoint>,
     failures: HashMap<PodUid, Event>,
     agent_started: Timestamp,
+    agent: AgentPod,
     paused_since: Option<Timestamp>,
     faults: Faults,
     answers: Answers,
@@ -118,6 +109,34 @@ pub(super) fn reserved() -> IpAddr {
 
 fn start_of_time() -> Timestamp {
     "2026-06-18T00:00:00Z".parse().unwrap()
+}
+
+/// This node's agent, as its first life was made.
+pub(super) fn agent_pod() -> AgentPod {
+    AgentPod {
+        name: "kube-system/cilium-x".parse().unwrap(),
+        uid: "agent-1".parse().unwrap(),
+        resource_version: "1".to_owned(),
+        phase: Phase::Running,
+        daemon_set: Some(("cilium".to_owned(), "set".to_owned())),
+        controller: None,
+        deleting: false,
+        started: Some(start_of_time() - SignedDuration::from_hours(30)),
+        opt_out: false,
+    }
+}
+
+/// The DaemonSet of [`agent_pod`], rolled out.
+pub(super) fn rollout() -> Rollout {
+    Rollout {
+        uid: "set".to_owned(),
+        deleting: false,
+        generation: Some(3),
+        observed_generation: Some(3),
+        desired: Some(2),
+        updated: Some(2),
+        unavailable: 0,
+    }
 }
 
 /// A pod of this node that waits for its sandbox.
@@ -190,12 +209,46 @@ impl World {
             endpoints: Vec::new(),
             failures: HashMap::new(),
             agent_started: start_of_time() - SignedDuration::from_hours(30),
+            agent: agent_pod(),
             paused_since: None,
             faults: Faults::default(),
             answers: Answers::default(),
             record: Record::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), store, begin: Instant::now() }
+        let world = Self { state: Arc::new(Mutex::new(state)), store, begin: Instant::now() };
+        world.show_agent();
+        world
+    }
+
+    /// The watch tells of the agent's first pod: whether it is on its way out; `None`: it is gone.
+    pub(super) fn shows_agent(&self, deleting: Option<bool>) {
+        match deleting {
+            Some(deleting) => {
+                self.lock().agent.deleting = deleting;
+                self.show_agent();
+            }
+            None => self.store.remove(&agent_pod().uid),
+        }
+    }
+
+    /// The watch tells of a pod as it is now.
+    pub(super) fn shows(&self, pod: Pod) {
+        self.store.apply(pod, None, self.clock());
+    }
+
+    /// The watch tells the agent's pod.
+    fn show_agent(&self) {
+        let agent = self.lock().agent.clone();
+        let pod = Pod {
+            name: agent.name,
+            uid: agent.uid,
+            phase: Phase::Running,
+            host_network: true,
+            sandbox_ready: Some(true),
+            deleting: agent.deleting,
+            ..waiting_pod()
+        };
+        self.shows(pod);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -236,6 +289,7 @@ impl World {
         let now = self.clock();
         let mut state = self.lock();
         state.agent_started = now;
+        state.faults = Faults { phantom: false, hidden: false, ..state.faults };
         // What has no pod of its name any more is not restored.
         let kept: Vec<Endpoint> = std::mem::take(&mut state.endpoints);
         state.endpoints = kept.into_iter().filter(|it| state.pods.contains_key(&it.pod)).collect();
@@ -289,6 +343,11 @@ impl World {
         names
     }
 
+    /// The pod of [`waiting_pod`]'s name.
+    pub(super) fn waits(&self) -> Pod {
+        self.lock().pods[&waiting_pod().name].clone()
+    }
+
     pub(super) fn is_running(&self, name: &PodName) -> bool {
         self.lock().pods.get(name).is_some_and(|pod| pod.phase == Phase::Running)
     }
@@ -309,7 +368,11 @@ impl World {
             changed.extend(Self::try_sandbox(&mut state, pod, now));
         }
         let going: Vec<Pod> = state.pods.values().filter(|pod| pod.deleting).cloned().collect();
+        let agent_goes = state.agent.deleting;
         drop(state);
+        if agent_goes {
+            self.replace_agent();
+        }
         for pod in changed {
             self.store.apply(pod, None, now);
         }
@@ -317,6 +380,21 @@ impl World {
             self.remove(&pod.name, false);
             self.replace(&pod);
         }
+    }
+
+    /// The DaemonSet makes another pod of the agent, which begins a new life.
+    fn replace_agent(&self) {
+        let now = self.clock();
+        let former = {
+            let mut state = self.lock();
+            let number = state.next();
+            let uid = format!("agent-{number}").parse().unwrap();
+            let agent = AgentPod { uid, deleting: false, started: Some(now), ..state.agent.clone() };
+            std::mem::replace(&mut state.agent, agent)
+        };
+        self.store.remove(&former.uid);
+        self.show_agent();
+        self.restart_agent();
     }
 
     /// A deleted pod's controller makes another, which gets another address, or the same one again.
@@ -414,6 +492,9 @@ impl World {
         let Some(at) = state.endpoints.iter().position(|it| it.container == *container) else {
             return false;
         };
+        if state.faults.phantom {
+            return true;
+        }
         let endpoint = state.endpoints.remove(at);
         if state.is_live(&endpoint) {
             state.record.cut += 1;
@@ -444,7 +525,8 @@ impl Sources for World {
             return unanswered();
         }
         let state = self.lock();
-        let Some(endpoint) = state.endpoints.iter().find(|it| it.ip == ip) else {
+        let shown = state.endpoints.iter().find(|it| it.ip == ip && !state.faults.hidden);
+        let Some(endpoint) = shown else {
             return Lookup::NotHeld;
         };
         let log = [EndpointState::Ready, EndpointState::WaitingForIdentity];
@@ -513,7 +595,8 @@ impl Parts for World {
     }
 
     async fn reachable(&self) -> Result<(), String> {
-        Ok(())
+        self.lock().record.tried += 1;
+        self.answer(|it| it.reachable.clone()).unwrap_or(Ok(()))
     }
 
     async fn config(&self) -> Read<AgentConfig> {
@@ -525,6 +608,9 @@ impl Parts for World {
     }
 
     async fn version(&self) -> Read<CiliumVersion> {
+        if let Some(answer) = self.answer(|it| it.version.clone()) {
+            return answer;
+        }
         Ok("1.20.2 (v1.20.2-world)".parse().unwrap())
     }
 
@@ -555,13 +641,19 @@ impl Parts for World {
     }
 
     async fn delete_pod(&self, name: &PodName, uid: &PodUid, resource_version: &str) -> DeleteOutcome {
-        self.begin_act(RemedyKind::DeletePod);
+        let is_agent = self.lock().agent.name == *name;
+        self.begin_act(if is_agent { RemedyKind::RestartAgent } else { RemedyKind::DeletePod });
         self.latency().await;
         if let Some(answer) = self.answer(|it| it.deletion.take()) {
             return answer;
         }
         if self.fails(|faults| faults.writes) && self.random(2) == 0 {
             return DeleteOutcome::Failed(ReadFailure::Timeout);
+        }
+        if is_agent {
+            self.lock().agent.deleting = true;
+            self.show_agent();
+            return DeleteOutcome::Accepted;
         }
         let now = self.clock();
         let deleted = {
@@ -596,7 +688,11 @@ impl Parts for World {
         DeleteOutcome::Accepted
     }
 
-    async fn namespace(&self, _: &str) -> Read<Option<NamespaceFacts>> {
+    async fn namespace(&self, name: &str) -> Read<Option<NamespaceFacts>> {
+        self.lock().record.namespaces.push(name.to_owned());
+        if let Some(answer) = self.answer(|it| it.namespaces.get(name).cloned()) {
+            return answer;
+        }
         let paused = |state: &State| state.paused_since.map(|_| "by hand".to_owned());
         self.read("GET namespaces", |state| {
             Some(NamespaceFacts { opt_out: false, paused: paused(state), created: Some(start_of_time()) })
@@ -606,22 +702,36 @@ impl Parts for World {
 
     async fn acquire(&self, _: RemedyKind) -> Result<Held, NoLease> {
         self.latency().await;
+        if let Some(answer) = self.answer(|it| it.leases.pop_front()) {
+            return answer;
+        }
         Ok(Held::made(Instant::now() + Duration::from_mins(4)))
     }
 
-    async fn release(&self, _: RemedyKind, _: Held) -> Read<()> {
+    async fn release(&self, remedy: RemedyKind, _: Held) -> Read<()> {
+        self.lock().record.released.push(remedy);
         Ok(())
     }
 
     async fn agent_pods(&self) -> Read<Vec<AgentPod>> {
-        no_answer("LIST pods")
+        if let Some(answer) = self.answer(|it| it.agent_pods.clone()) {
+            return answer;
+        }
+        self.read("LIST pods", |state| vec![state.agent.clone()]).await
     }
 
-    async fn rollout(&self, _: &str, _: &str) -> Read<Option<Rollout>> {
-        no_answer("GET daemonsets")
+    async fn rollout(&self, namespace: &str, daemon_set: &str) -> Read<Option<Rollout>> {
+        assert_eq!((namespace, daemon_set), ("kube-system", "cilium"));
+        if let Some(answer) = self.answer(|it| it.rollout.clone()) {
+            return answer;
+        }
+        self.read("GET daemonsets", |_| Some(rollout())).await
     }
 
     async fn node(&self) -> Read<Option<NodeFacts>> {
-        no_answer("GET nodes")
+        if let Some(answer) = self.answer(|it| it.node.clone()) {
+            return answer;
+        }
+        self.read("GET nodes", |_| Some(NodeFacts { unschedulable: false, ready: true })).await
     }
 }

@@ -1,0 +1,123 @@
+//! An engine with all that it is held by, and one that a test turns by hand.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::days::directory;
+use super::node;
+use super::telling::{Heard, ip};
+use super::world::World;
+use crate::admin::Health;
+use crate::domain::{ActOutcome, Cause, Judgement, Observation, RemedyKind, Verdict};
+use crate::engine::observe::observe;
+use crate::engine::wedge::{Running, Wedge};
+use crate::engine::{Book, Engine, EngineOptions};
+use crate::kube::{Held, Protection};
+use crate::ledger::{BoundOptions, Intent};
+use crate::metrics::Metrics;
+
+/// What an engine is held by from outside.
+pub(super) struct Hands {
+    pub(super) stop: watch::Sender<bool>,
+    pub(super) stopping: watch::Receiver<bool>,
+    pub(super) found: watch::Sender<Protection>,
+    pub(super) health: Health,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Hands {
+    /// An engine over a world, with its ledger in this directory. It does not run yet.
+    pub(super) fn on(
+        world: &World,
+        dir: &Path,
+        options: EngineOptions,
+        heard: &Heard,
+    ) -> (Engine<World>, Self) {
+        let (stop, stopping) = watch::channel(false);
+        let (found, protection) = watch::channel(Protection::Working);
+        let (health, metrics) = (Health::new(Duration::from_mins(3)), Arc::new(Metrics::new()));
+        let book = Book::at(dir.to_owned(), node(), BoundOptions::default(), Arc::clone(&metrics));
+        let (world, channels) = (world.clone(), heard.channels());
+        let engine =
+            Engine::new(options, world, book, protection, channels, health.clone(), Arc::clone(&metrics));
+        (engine, Self { stop, stopping, found, health, metrics })
+    }
+}
+
+/// An engine whose steps a test takes one by one, past its start-up quiet period, over a world with one pod that waits.
+pub(super) struct ByHand {
+    pub(super) world: World,
+    pub(super) engine: Engine<World>,
+    pub(super) hands: Hands,
+    pub(super) heard: Heard,
+    pub(super) dir: TempDir,
+}
+
+impl ByHand {
+    pub(super) async fn over(world: World, options: EngineOptions) -> Self {
+        let (dir, heard) = (directory(), Heard::new(&world));
+        let quiet = options.startup_quiet;
+        let (mut engine, hands) = Hands::on(&world, dir.path(), options, &heard);
+        engine.open_book();
+        engine.follow_store();
+        tokio::time::sleep(quiet).await;
+        Self { world, engine, hands, heard, dir }
+    }
+
+    /// What is seen and judged of it now, and told.
+    pub(super) async fn looks(&mut self) -> (Observation, Judgement) {
+        let obs = observe(&self.world, &node(), self.world.waits(), self.world.clock(), |_, _| None).await;
+        let judgement = (self.engine.options.judge)(&obs, &self.engine.options.limits);
+        let wedge = self.engine.wedges.get_mut(&obs.pod.uid).unwrap();
+        self.engine.tell.judged(wedge, &obs.pod, &judgement, obs.now);
+        (obs, judgement)
+    }
+
+    /// An act on the pod that waits is on record, and its effect is waited for.
+    pub(super) fn verifies(&mut self, remedy: RemedyKind) {
+        let (clock, pod) = (self.world.clock(), self.world.waits());
+        let wedge = self.engine.wedges.get_mut(&pod.uid).unwrap();
+        let intent = Intent {
+            remedy,
+            cause: Cause::of(&pod, ip()),
+            pod: pod.name,
+            pod_uid: pod.uid,
+            target: None,
+            container: None,
+            verdict: Verdict::StaleEndpoint,
+            reason: String::new(),
+            correlation_id: wedge.correlation_id.clone(),
+        };
+        let id = self.engine.book.begin(intent, clock).unwrap();
+        let lease = Some(Held::made(Instant::now() + Duration::from_mins(4)));
+        let deadline = Instant::now() + self.engine.options.verify_timeout;
+        wedge.sent(Running {
+            id,
+            remedy,
+            deadline,
+            lease,
+            answered: true,
+            unread: 0,
+            taken: clock,
+            longer: 0,
+        });
+    }
+
+    /// The machine of the pod that waits.
+    pub(super) fn wedge(&self) -> &Wedge {
+        &self.engine.wedges[&self.world.waits().uid]
+    }
+
+    /// The outcomes of all acts on record, `None` for those without an end, and their notes.
+    pub(super) fn outcomes(&self) -> Vec<(Option<ActOutcome>, String)> {
+        let end = |act: &crate::ledger::Act| {
+            act.ended().map_or((None, String::new()), |end| (Some(end.outcome), end.note.clone()))
+        };
+        self.engine.book.acts().map(end).collect()
+    }
+}
