@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use jiff::Timestamp;
 
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
-use crate::domain::{CiliumVersion, Lookup, Pod, Read};
+use crate::domain::{CiliumVersion, IpamMode, Lookup, Pod, Read};
 use crate::kube::{AgentPod, DeleteOutcome, Held, NamespaceFacts, NoLease, NodeFacts, Rollout};
 
 /// Answers instead of the world's own. Of those in a row the next one first, `None`: the world's own.
@@ -25,6 +25,8 @@ pub(super) struct Answers {
     pub(super) reachable: Option<Result<(), String>>,
     /// The agent's configuration, from now on.
     pub(super) config: Option<Read<AgentConfig>>,
+    /// Its IPAM mode, from now on.
+    pub(super) ipam_mode: Option<Read<IpamMode>>,
     /// The agent's version, from now on.
     pub(super) version: Option<Read<CiliumVersion>>,
     /// What the agent's IPAM has given away, from now on.

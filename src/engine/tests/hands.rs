@@ -1,7 +1,8 @@
 //! An engine with all that it is held by, and one that a test turns by hand.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -12,10 +13,10 @@ use super::days::directory;
 use super::node;
 use super::telling::{Heard, ip};
 use super::world::World;
-use crate::admin::Health;
+use crate::admin::{Check, Health};
 use crate::domain::{ActOutcome, Cause, Judgement, Observation, RemedyKind, Verdict};
 use crate::engine::observe::observe;
-use crate::engine::wedge::{Running, Wedge};
+use crate::engine::wedge::{Running, Stage, Wedge};
 use crate::engine::{Book, Engine, EngineOptions};
 use crate::kube::{Held, Protection};
 use crate::ledger::{BoundOptions, Intent};
@@ -28,9 +29,22 @@ pub(super) struct Hands {
     pub(super) found: watch::Sender<Protection>,
     pub(super) health: Health,
     pub(super) metrics: Arc<Metrics>,
+    checks: Arc<Mutex<HashMap<&'static str, Result<(), String>>>>,
 }
 
 impl Hands {
+    /// How a check stands.
+    pub(super) fn check(&self, check: Check) -> Result<(), String> {
+        self.checks.lock().unwrap()[check.as_str()].clone()
+    }
+
+    /// The value of a metric's line.
+    pub(super) fn metric(&self, line: &str) -> Option<String> {
+        let text = self.metrics.encode().unwrap();
+        let value = text.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(' '));
+        value.map(str::to_owned)
+    }
+
     /// An engine over a world, with its ledger in this directory. It does not run yet.
     pub(super) fn on(
         world: &World,
@@ -41,11 +55,16 @@ impl Hands {
         let (stop, stopping) = watch::channel(false);
         let (found, protection) = watch::channel(Protection::Working);
         let (health, metrics) = (Health::new(Duration::from_mins(3)), Arc::new(Metrics::new()));
+        let checks = Arc::<Mutex<HashMap<_, _>>>::default();
+        let heard_checks = Arc::clone(&checks);
+        health.listen(move |check, state| {
+            heard_checks.lock().unwrap().insert(check.as_str(), state.clone());
+        });
         let book = Book::at(dir.to_owned(), node(), BoundOptions::default(), Arc::clone(&metrics));
         let (world, channels) = (world.clone(), heard.channels());
         let engine =
             Engine::new(options, world, book, protection, channels, health.clone(), Arc::clone(&metrics));
-        (engine, Self { stop, stopping, found, health, metrics })
+        (engine, Self { stop, stopping, found, health, metrics, checks })
     }
 }
 
@@ -111,6 +130,12 @@ impl ByHand {
     /// The machine of the pod that waits.
     pub(super) fn wedge(&self) -> &Wedge {
         &self.engine.wedges[&self.world.waits().uid]
+    }
+
+    /// The word of each refusal on record, and the remedy that was held back.
+    pub(super) fn refusals(&self) -> Vec<(String, Option<RemedyKind>)> {
+        let kept = self.engine.book.refusals();
+        kept.map(|it| (it.refusal().word.clone(), it.refusal().remedy)).collect()
     }
 
     /// The outcomes of all acts on record, `None` for those without an end, and their notes.

@@ -5,6 +5,7 @@ mod answers;
 mod days;
 mod gates;
 mod hands;
+mod heal;
 mod patience;
 mod restart;
 mod second_opinion;

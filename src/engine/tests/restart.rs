@@ -277,20 +277,13 @@ async fn waits_for_an_act_that_is_followed() {
     assert_eq!(before.hand.heard.briefs().last().unwrap(), "held-back restart-agent quiet-period");
 }
 
-/// Ends when that many namespaces were asked for: the watchdog's own, the pod's, the agent's, and its own again.
-async fn asked_for(world: &World, namespaces: usize) {
-    while world.record(|record| record.namespaces.len() < namespaces) {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 /// Thrown after the permit, before the call.
 #[tokio::test(start_paused = true)]
 async fn a_pause_in_the_last_instant_holds_it_back() {
     let mut before = Before::phantom().await;
     let world = before.hand.world.clone();
     let pausing = async {
-        asked_for(&world, 3).await;
+        world.asked_for(3).await;
         world.set_paused(true);
     };
     let (instead, ()) = tokio::join!(before.considered(), pausing);
@@ -299,6 +292,7 @@ async fn a_pause_in_the_last_instant_holds_it_back() {
     assert_eq!(before.hand.heard.briefs().last().unwrap(), "held-back restart-agent paused");
 }
 
+/// The watchdog's own namespace is asked for, then the pod's, the agent's, and its own again.
 #[rstest]
 #[case::within_the_permit(2)]
 #[case::within_the_last_reads(3)]
@@ -308,7 +302,7 @@ async fn a_watchdog_that_is_stopped_restarts_nothing(#[case] once_asked_for: usi
     let mut before = Before::phantom().await;
     let (world, stop) = (before.hand.world.clone(), before.hand.hands.stop.clone());
     let stopping = async {
-        asked_for(&world, once_asked_for).await;
+        world.asked_for(once_asked_for).await;
         stop.send_replace(true);
     };
     let (instead, ()) = tokio::join!(before.considered(), stopping);

@@ -63,6 +63,8 @@ pub(super) struct Record {
     pub(super) tried: u32,
     /// Namespaces that were asked for.
     pub(super) namespaces: Vec<String>,
+    /// How often a place in the cluster was asked for.
+    pub(super) acquired: u32,
 }
 
 struct Endpoint {
@@ -261,6 +263,13 @@ impl World {
 
     pub(super) fn record<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
         look(&self.lock().record)
+    }
+
+    /// Ends when that many namespaces were asked for.
+    pub(super) async fn asked_for(&self, namespaces: usize) {
+        while self.record(|record| record.namespaces.len() < namespaces) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub(super) fn random(&self, below: u64) -> u64 {
@@ -549,6 +558,9 @@ impl Sources for World {
     }
 
     async fn ipam_mode(&self) -> Read<IpamMode> {
+        if let Some(answer) = self.answer(|it| it.ipam_mode.clone()) {
+            return answer;
+        }
         Ok(IpamMode("delegated-plugin".to_owned()))
     }
 
@@ -701,6 +713,7 @@ impl Parts for World {
     }
 
     async fn acquire(&self, _: RemedyKind) -> Result<Held, NoLease> {
+        self.lock().record.acquired += 1;
         self.latency().await;
         if let Some(answer) = self.answer(|it| it.leases.pop_front()) {
             return answer;
