@@ -99,6 +99,11 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_mode_has_its_word() {
+        assert_eq!([Mode::Observe, Mode::Heal].map(Mode::as_str), ["observe", "heal"]);
+    }
+
     fn list(names: &[&str]) -> Vec<String> {
         names.iter().map(ToString::to_string).collect()
     }

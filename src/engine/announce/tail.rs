@@ -138,10 +138,12 @@ impl fmt::Display for NoteTail {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rstest::rstest;
 
     use super::*;
     use crate::domain::{ActOutcome, RemedyKind, Withheld};
     use crate::engine::NOTES;
+    use crate::stream::{About, Acted, Acting, HeldBack, Over};
 
     fn words() -> impl Strategy<Value = NoteTail> {
         let verdict = prop::option::of(prop::sample::select(Verdict::ALL.to_vec()));
@@ -178,7 +180,87 @@ mod tests {
         }
     }
 
-    #[rstest::rstest]
+    fn about() -> About {
+        About {
+            node: "n1".to_owned(),
+            pod: "shop/web".to_owned(),
+            pod_uid: "u-1".to_owned(),
+            controller: None,
+            ip: "10.0.2.7".parse().ok(),
+            verdict: Some("stale-endpoint".to_owned()),
+            correlation_id: "1f-1".to_owned(),
+        }
+    }
+
+    fn judged(remedy: &str, withheld: Option<&str>) -> Event {
+        Event::Judged(Judged {
+            about: about(),
+            remedy: remedy.to_owned(),
+            target: None,
+            withheld: withheld.map(str::to_owned),
+            owner: None,
+            waiting_since: jiff::Timestamp::UNIX_EPOCH,
+            reason: String::new(),
+            evidence: Vec::new(),
+        })
+    }
+
+    fn held_back() -> Event {
+        let (remedy, by) = ("delete-pod".to_owned(), "paused".to_owned());
+        Event::HeldBack(HeldBack { about: about(), remedy, by, reason: String::new() })
+    }
+
+    fn acting() -> Event {
+        let remedy = "delete-pod".to_owned();
+        Event::Acting(Acting { about: about(), remedy, target: None, reason: String::new() })
+    }
+
+    fn acted() -> Event {
+        Event::Acted(Acted {
+            about: about(),
+            remedy: "delete-pod".to_owned(),
+            outcome: "freed".to_owned(),
+            is_final: false,
+            heal_latency_seconds: None,
+            reason: String::new(),
+        })
+    }
+
+    /// The words behind verdict and address, while observing and while healing.
+    #[rstest]
+    #[case::a_remedy(judged("delete-pod", None), ", held back by observe-mode", "")]
+    #[case::no_remedy(judged("none", None), "", "")]
+    #[case::a_remedy_that_is_withheld(
+        judged("none", Some("timing")),
+        ", withheld by timing",
+        ", withheld by timing"
+    )]
+    #[case::held_back(held_back(), ", held back by paused", ", held back by paused")]
+    #[case::an_act_begins(acting(), "", "")]
+    #[case::an_act_ends(acted(), ", outcome freed", ", outcome freed")]
+    #[case::over(Event::Over(Over { about: about(), reason: String::new() }), "", "")]
+    fn the_end_of_an_event(#[case] event: Event, #[case] observing: &str, #[case] healing: &str) {
+        for (mode, words) in [(Mode::Observe, observing), (Mode::Heal, healing)] {
+            let end = NoteTail::of(&event, mode).unwrap().to_string();
+            let want = "[verdict stale-endpoint, address 10.0.2.7";
+            assert_eq!(end, format!("{want}{words}] (node n1, correlation id 1f-1)"), "{mode:?}");
+        }
+    }
+
+    #[rstest]
+    #[case::that_just_fits(0)]
+    #[case::that_is_too_long(1)]
+    fn a_sentence_is_read_as_it_was_written_if_there_is_room(#[case] over: usize) {
+        let tail = NoteTail::of(&held_back(), Mode::Heal).unwrap();
+        let room = NOTE_LIMIT - tail.to_string().len() - 1;
+        let text = "x".repeat(room + over);
+        let note = tail.behind(&text);
+        assert_eq!(note.len(), NOTE_LIMIT);
+        let (read, sentence) = NoteTail::read(&note).unwrap();
+        assert_eq!((read, sentence == text, sentence.ends_with('…')), (tail, over == 0, over > 0));
+    }
+
+    #[rstest]
     #[case("")]
     #[case("10.0.0.1 is in use (node n1, correlation id 1f-1)")]
     #[case("a [verdict stale-endpoint] (node n1)")]

@@ -19,7 +19,7 @@ use crate::engine::observe::observe;
 use crate::engine::wedge::{Running, Stage, Wedge};
 use crate::engine::{Book, Engine, EngineOptions};
 use crate::kube::{Held, Protection};
-use crate::ledger::{BoundOptions, Intent};
+use crate::ledger::{Act, BoundOptions, Intent, Ledger, Refused};
 use crate::metrics::Metrics;
 
 /// What an engine is held by from outside.
@@ -127,20 +127,31 @@ impl ByHand {
         });
     }
 
+    /// The act that [`Self::verifies`] made, to be changed.
+    pub(super) fn running(&mut self) -> &mut Running {
+        let uid = self.world.waits().uid;
+        match &mut self.engine.wedges.get_mut(&uid).unwrap().stage {
+            Stage::Verifying(running) => running,
+            stage => panic!("{stage:?}"),
+        }
+    }
+
     /// The machine of the pod that waits.
     pub(super) fn wedge(&self) -> &Wedge {
         &self.engine.wedges[&self.world.waits().uid]
     }
 
     /// The word of each refusal on record, and the remedy that was held back.
-    pub(super) fn refusals(&self) -> Vec<(String, Option<RemedyKind>)> {
-        let kept = self.engine.book.refusals();
-        kept.map(|it| (it.refusal().word.clone(), it.refusal().remedy)).collect()
+    pub(super) fn refusals(&mut self) -> Vec<(String, Option<RemedyKind>)> {
+        self.engine.book.close(self.world.clock());
+        let kept = Ledger::read(self.dir.path()).unwrap();
+        let refusals = kept.state().refusals().iter().map(Refused::refusal);
+        refusals.map(|it| (it.word.clone(), it.remedy)).collect()
     }
 
     /// The outcomes of all acts on record, `None` for those without an end, and their notes.
     pub(super) fn outcomes(&self) -> Vec<(Option<ActOutcome>, String)> {
-        let end = |act: &crate::ledger::Act| {
+        let end = |act: &Act| {
             act.ended().map_or((None, String::new()), |end| (Some(end.outcome), end.note.clone()))
         };
         self.engine.book.acts().map(end).collect()

@@ -15,7 +15,7 @@ use super::world::{World, no_answer, reserved, waiting_pod};
 use crate::cilium::{CallError, Disconnected};
 use crate::domain::{ActOutcome, Pod, Read, ReadFailure, RemedyKind, judge};
 use crate::engine::EngineOptions;
-use crate::engine::wedge::{Grounds, Running, Stage};
+use crate::engine::wedge::{Grounds, Stage};
 use crate::kube::{DeleteOutcome, NoLease};
 
 use RemedyKind::{DeletePod, DisconnectEndpoint, RestartAgent};
@@ -240,33 +240,40 @@ async fn what_is_held_back_is_counted_and_recorded_once() {
     assert_eq!(refusals, [("paused".to_owned(), Some(DisconnectEndpoint))]);
 }
 
+/// Whether somebody answered, how often it could not be read since, and how often it was given more time.
+type SoFar = (bool, u32, u32);
+const SO_FAR: SoFar = (true, 0, 0);
+const UNANSWERED: SoFar = (false, 0, 0);
+const LONGEST: SoFar = (true, 0, 9);
+
 /// How the pod reads when its time is over, and what that makes of the act. `None`: it goes on.
 #[rstest]
-#[case::it_waits(DisconnectEndpoint, |_| {}, |pod| Ok(Some(pod)), None)]
-#[case::it_waits_and_nobody_answered(DisconnectEndpoint, |it: &mut Running| it.answered = false, |pod| Ok(Some(pod)), Some(ActOutcome::Failed))]
-#[case::it_waits_and_had_all_its_time(DisconnectEndpoint, |it: &mut Running| it.longer = 9, |pod| Ok(Some(pod)), Some(ActOutcome::NotHealed))]
-#[case::it_runs(DisconnectEndpoint, |_| {}, |pod| Ok(Some(Pod { sandbox_ready: Some(true), ..pod })), Some(ActOutcome::Healed))]
-#[case::it_goes(DisconnectEndpoint, |_| {}, |pod| Ok(Some(Pod { deleting: true, ..pod })), Some(ActOutcome::Disconnected))]
-#[case::it_is_gone(DisconnectEndpoint, |_| {}, |_| Ok(None), Some(ActOutcome::Disconnected))]
-#[case::another_has_its_name(DisconnectEndpoint, |_| {}, |pod| Ok(Some(Pod { uid: "new".parse().unwrap(), ..pod })), Some(ActOutcome::Disconnected))]
-#[case::unread(DisconnectEndpoint, |it: &mut Running| it.unread = 4, |_| no_answer("GET pods"), None)]
-#[case::unread_too_often(DisconnectEndpoint, |it: &mut Running| it.unread = 5, |_| no_answer("GET pods"), Some(ActOutcome::Interrupted))]
-#[case::it_waits_and_was_to_go(DeletePod, |_| {}, |pod| Ok(Some(pod)), Some(ActOutcome::NotHealed))]
-#[case::it_waits_and_nobody_took_its_deletion(DeletePod, |it: &mut Running| it.answered = false, |pod| Ok(Some(pod)), Some(ActOutcome::Failed))]
-#[case::it_went(DeletePod, |_| {}, |_| Ok(None), Some(ActOutcome::Deleted))]
-#[case::it_is_on_its_way_out(DeletePod, |_| {}, |pod| Ok(Some(Pod { deleting: true, ..pod })), Some(ActOutcome::Deleted))]
-#[case::it_runs_instead(DeletePod, |_| {}, |pod| Ok(Some(Pod { sandbox_ready: Some(true), ..pod })), Some(ActOutcome::NotHealed))]
+#[case::it_waits(DisconnectEndpoint, SO_FAR, |pod| Ok(Some(pod)), None)]
+#[case::it_waits_and_nobody_answered(DisconnectEndpoint, UNANSWERED, |pod| Ok(Some(pod)), Some(ActOutcome::Failed))]
+#[case::it_waits_and_had_all_its_time(DisconnectEndpoint, LONGEST, |pod| Ok(Some(pod)), Some(ActOutcome::NotHealed))]
+#[case::it_runs(DisconnectEndpoint, SO_FAR, |pod| Ok(Some(Pod { sandbox_ready: Some(true), ..pod })), Some(ActOutcome::Healed))]
+#[case::it_goes(DisconnectEndpoint, SO_FAR, |pod| Ok(Some(Pod { deleting: true, ..pod })), Some(ActOutcome::Disconnected))]
+#[case::it_is_gone(DisconnectEndpoint, SO_FAR, |_| Ok(None), Some(ActOutcome::Disconnected))]
+#[case::another_has_its_name(DisconnectEndpoint, SO_FAR, |pod| Ok(Some(Pod { uid: "new".parse().unwrap(), ..pod })), Some(ActOutcome::Disconnected))]
+#[case::unread(DisconnectEndpoint, (true, 4, 0), |_| no_answer("GET pods"), None)]
+#[case::unread_too_often(DisconnectEndpoint, (true, 5, 0), |_| no_answer("GET pods"), Some(ActOutcome::Interrupted))]
+#[case::it_waits_and_was_to_go(DeletePod, SO_FAR, |pod| Ok(Some(pod)), Some(ActOutcome::NotHealed))]
+#[case::it_waits_and_nobody_took_its_deletion(DeletePod, UNANSWERED, |pod| Ok(Some(pod)), Some(ActOutcome::Failed))]
+#[case::it_went(DeletePod, SO_FAR, |_| Ok(None), Some(ActOutcome::Deleted))]
+#[case::it_is_on_its_way_out(DeletePod, SO_FAR, |pod| Ok(Some(Pod { deleting: true, ..pod })), Some(ActOutcome::Deleted))]
+#[case::it_runs_instead(DeletePod, SO_FAR, |pod| Ok(Some(Pod { sandbox_ready: Some(true), ..pod })), Some(ActOutcome::NotHealed))]
 #[tokio::test(start_paused = true)]
 async fn when_its_time_is_over(
     #[case] remedy: RemedyKind,
-    #[case] change: fn(&mut Running),
+    #[case] (answered, unread, longer): SoFar,
     #[case] reads: fn(Pod) -> Read<Option<Pod>>,
     #[case] outcome: Option<ActOutcome>,
 ) {
     let mut hand = hand_for(remedy).await;
     hand.verifies(remedy);
-    change(hand.running());
-    let (pod, unread) = (hand.world.waits(), hand.running().unread);
+    let pod = hand.world.waits();
+    let running = hand.running();
+    (running.answered, running.unread, running.longer) = (answered, unread, longer);
     let reads = reads(pod.clone());
     let is_unread = reads.is_err();
     hand.world.set_answers(Answers { pods: after(0, [reads]), ..Answers::default() });

@@ -2,15 +2,21 @@
 
 mod act;
 mod answers;
+mod book;
 mod days;
 mod gates;
 mod hands;
 mod heal;
+#[cfg(feature = "sim")]
+mod live;
+mod memory;
+mod observe;
 mod patience;
 mod restart;
 mod second_opinion;
 mod settle;
 mod telling;
+mod wedge;
 pub(super) mod world;
 
 use std::time::Duration;
