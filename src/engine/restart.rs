@@ -30,11 +30,12 @@ const LEASE_LEFT: Duration = Duration::from_mins(1);
 pub(super) struct Restarting {
     pub(super) id: ActId,
     /// The pod that it is for.
-    wedged: Subject,
+    pub(super) wedged: Subject,
     /// The agent's pod that was deleted.
-    agent: PodUid,
+    pub(super) agent: PodUid,
+    /// It should show before this.
     pub(super) deadline: Instant,
-    lease: Held,
+    pub(super) lease: Held,
 }
 
 impl<P: Parts> Engine<P> {

@@ -12,14 +12,15 @@ use tokio::time::Instant;
 use super::days::directory;
 use super::node;
 use super::telling::{Heard, ip};
-use super::world::World;
+use super::world::{World, agent_pod};
 use crate::admin::{Check, Health};
 use crate::domain::{ActOutcome, Cause, Judgement, Observation, RemedyKind, Verdict};
 use crate::engine::observe::observe;
+use crate::engine::restart::Restarting;
 use crate::engine::wedge::{Running, Stage, Wedge};
 use crate::engine::{Book, Engine, EngineOptions};
 use crate::kube::{Held, Protection};
-use crate::ledger::{Act, BoundOptions, Intent, Ledger, Refused};
+use crate::ledger::{Act, ActId, BoundOptions, Intent, Ledger, Refused};
 use crate::metrics::Metrics;
 
 /// What an engine is held by from outside.
@@ -106,8 +107,8 @@ impl ByHand {
             cause: Cause::of(&pod, ip()),
             pod: pod.name,
             pod_uid: pod.uid,
-            target: None,
-            container: None,
+            target: (remedy == RemedyKind::RestartAgent).then(|| agent_pod().uid.to_string()),
+            container: self.world.container_at(ip()),
             verdict: Verdict::StaleEndpoint,
             reason: String::new(),
             correlation_id: wedge.correlation_id.clone(),
@@ -134,6 +135,13 @@ impl ByHand {
             Stage::Verifying(running) => running,
             stage => panic!("{stage:?}"),
         }
+    }
+
+    /// The act of that id is a restart whose effect is waited for.
+    pub(super) fn restarts(&mut self, id: ActId, lease: Held) {
+        let (wedged, agent) = (self.wedge().subject(), agent_pod().uid);
+        let deadline = Instant::now() + self.engine.options.restart_timeout;
+        self.engine.restarting = Some(Restarting { id, wedged, agent, deadline, lease });
     }
 
     /// The machine of the pod that waits.

@@ -16,6 +16,7 @@ mod restart;
 mod second_opinion;
 mod settle;
 mod telling;
+mod turns;
 mod wedge;
 pub(super) mod world;
 

@@ -65,6 +65,8 @@ pub(super) struct Record {
     pub(super) namespaces: Vec<String>,
     /// How often a place in the cluster was asked for.
     pub(super) acquired: u32,
+    /// How often the agent was asked who has an address.
+    pub(super) looked_up: u32,
 }
 
 struct Endpoint {
@@ -357,6 +359,11 @@ impl World {
         self.lock().pods[&waiting_pod().name].clone()
     }
 
+    /// The container of the endpoint that has an address.
+    pub(super) fn container_at(&self, ip: IpAddr) -> Option<ContainerId> {
+        self.lock().endpoints.iter().find(|it| it.ip == ip).map(|it| it.container.clone())
+    }
+
     pub(super) fn is_running(&self, name: &PodName) -> bool {
         self.lock().pods.get(name).is_some_and(|pod| pod.phase == Phase::Running)
     }
@@ -526,6 +533,7 @@ impl Sources for World {
     }
 
     async fn lookup(&self, ip: IpAddr) -> Lookup {
+        self.lock().record.looked_up += 1;
         self.latency().await;
         if let Some(answer) = self.answer(|it| it.lookups.pop_front().flatten()) {
             return answer;
