@@ -89,9 +89,9 @@ impl<'a> SandboxEvents<'a> {
         }
     }
 
-    /// Whether each failure that is later than `since` refuses this one address. One without a time may be later.
+    /// Whether each failure that is not older than `since` refuses this one address. One without a time may be later.
     pub(super) fn only_refusals_of(&self, ip: IpAddr, since: Timestamp) -> bool {
-        let mut later = self.failures.iter().filter(|event| event.at.is_none_or(|at| at > since));
+        let mut later = self.failures.iter().filter(|event| event.at.is_none_or(|at| at >= since));
         later.all(|event| refusal(&event.message) == Refusal::Of(ip))
     }
 
@@ -104,7 +104,8 @@ impl<'a> SandboxEvents<'a> {
         let Some(first) = newest.first() else {
             return NewestFailure::Nothing;
         };
-        if let Some(up) = self.came_up.iter().find(|up| up.at.is_none() || at.is_none() || up.at >= at) {
+        // While no failure has a time (`None`), no such Event is older.
+        if let Some(up) = self.came_up.iter().find(|up| up.at.is_none() || up.at >= at) {
             return NewestFailure::CameUp(up.reason.clone());
         }
         let mut addresses = Vec::new();

@@ -318,8 +318,10 @@ impl Histories {
     fn expire(&mut self, now: Timestamp) {
         let keep = signed(self.limits.keep);
         let is_kept = |at: Timestamp| now.duration_since(at) <= keep;
-        self.hidden.iter_mut().for_each(|it| it.refusals.retain(|(failed, _)| is_kept(*failed)));
-        self.hidden.retain(|it| !it.refusals.is_empty());
+        self.hidden.retain_mut(|it| {
+            it.refusals.retain(|(failed, _)| is_kept(*failed));
+            !it.refusals.is_empty()
+        });
         self.phantoms.retain(|it| is_kept(it.acknowledged));
     }
 }

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::domain::{
-    CiliumNode, Containers, Controller, EndpointId, EndpointState, Event, Events, Holder, IpamMode, LogEntry,
-    Lookup, NodeName, Observation, OvnAddress, Phase, Pod, PodName,
+    CiliumEndpoint, CiliumNode, Containers, Controller, EndpointId, EndpointState, Event, Events, Finding,
+    Holder, IpamMode, Limits, LogEntry, Lookup, NodeName, Observation, OvnAddress, Phase, Pod, PodName,
+    ReadFailure, RemedyKind, ReservedUse, Unreadable, Verdict, judge,
 };
 
 pub(super) const IP: &str = "10.244.1.12";
@@ -131,4 +132,60 @@ pub(super) fn stale() -> Observation {
 /// The same observation with another holder.
 pub(super) fn held_by(holder: Holder, obs: Observation) -> Observation {
     Observation { lookup: Lookup::Held(Box::new(holder)), ..obs }
+}
+
+pub(super) fn unread() -> Unreadable {
+    Unreadable { what: "GET it".to_owned(), why: ReadFailure::Timeout }
+}
+
+pub(super) fn finding(obs: &Observation) -> Finding {
+    judge(obs, &Limits::default()).finding().expect("a finding").clone()
+}
+
+pub(super) fn verdict(obs: &Observation) -> (Verdict, &'static str) {
+    let finding = finding(obs);
+    assert!(!finding.reason.is_empty() && !finding.evidence.is_empty());
+    assert_eq!(finding.remedy.kind().map_or("none", RemedyKind::as_str), finding.remedy.as_str());
+    (finding.verdict, finding.remedy.as_str())
+}
+
+pub(super) fn log(state: EndpointState, seconds_ago: i64) -> Vec<LogEntry> {
+    vec![LogEntry { at: ago(seconds_ago), state }]
+}
+
+pub(super) fn nameless() -> Holder {
+    Holder { controllers: Vec::new(), ..holder() }
+}
+
+pub(super) fn endpoint(uid: &str) -> CiliumEndpoint {
+    CiliumEndpoint {
+        name: name("backup/agent-0"),
+        id: Some(holder().id),
+        attachment: holder().attachment,
+        container: None,
+        owners: vec![("agent-0".to_owned(), uid.parse().unwrap())],
+    }
+}
+
+/// The holder is of the wedged pod's name.
+pub(super) fn own() -> Observation {
+    let mut obs = stale();
+    obs.pod = pod("backup/agent-0", "wedged");
+    obs.events.known = vec![failure(&obs.pod, 20)];
+    obs.owner = Ok(Some(obs.pod.clone()));
+    obs
+}
+
+pub(super) fn set_holder(obs: &mut Observation, holder: Holder) {
+    obs.lookup = Lookup::Held(Box::new(holder));
+}
+
+pub(super) fn set_log(obs: &mut Observation, seconds_ago: i64) {
+    set_holder(obs, Holder { log: Some(log(EndpointState::Ready, seconds_ago)), ..holder() });
+}
+
+/// The address is the node's ingress address.
+pub(super) fn reserved() -> Observation {
+    let cilium_node = CiliumNode { reserved: vec![(ReservedUse::Ingress, ip(IP))], ..CiliumNode::default() };
+    Observation { cilium_node: Ok(Some(cilium_node)), ..stale() }
 }

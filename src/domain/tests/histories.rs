@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::fixtures::{IP, ago, failure, held_by, holder, ip, pod, stale};
-use super::history::{OTHER, at, unread};
+use super::fixtures::{IP, ago, failure, held_by, holder, ip, pod, stale, unread};
+use super::history::{OTHER, at};
 use crate::domain::{
     CiliumNode, Events, Histories, Holder, Limits, Lookup, Observation, Pod, PodUid, ReservedUse,
     RestartKind, judge,

@@ -3,20 +3,16 @@
 use jiff::Timestamp;
 use rstest::rstest;
 
-use super::fixtures::{IP, ago, failure, held_by, holder, ip, message, node, pod, running, stale};
+use super::fixtures::{IP, ago, failure, held_by, holder, ip, message, node, pod, running, stale, unread};
 use crate::domain::{
-    CiliumNode, EndpointId, Event, Events, Histories, Holder, Limits, Lookup, Observation, ReadFailure,
-    ReservedUse, RestartCase, RestartKind, Unreadable, judge,
+    CiliumNode, EndpointId, Event, Events, Histories, Holder, Limits, Lookup, Observation, ReservedUse,
+    RestartCase, RestartKind, judge,
 };
 
 pub(super) const OTHER: &str = "cccc9999cccc2222cccc3333dddd4444eeee5555ffff6666aaaa7777bbbb8888";
 
 pub(super) fn at(seconds: i64) -> Timestamp {
     ago(-seconds)
-}
-
-pub(super) fn unread() -> Unreadable {
-    Unreadable { what: "GET it".to_owned(), why: ReadFailure::Timeout }
 }
 
 /// A look at the wedge of the fixtures at this second, three seconds after a new refusal: the holder is shown.
@@ -72,11 +68,28 @@ fn three_fresh_refusals_with_clean_look_ups_are_a_hidden_holder() {
     assert_eq!(histories.restart_case(&case.pod, ip("10.244.1.13"), at(30)), None, "of this address");
 }
 
+#[test]
+fn the_evidence_of_a_history_is_its_newest_part() {
+    let mut histories = Histories::default();
+    for second in [0, 15, 30, 45] {
+        saw(&mut histories, &clean(second));
+    }
+    let lines = case_at(&histories, 45).unwrap().evidence;
+    assert_eq!((lines.len(), lines[0].contains("T10:05:12Z")), (3, true), "{lines:?}");
+    histories.disconnected(&stale().pod.uid, ip(IP), &holder(), ago(86_400), at(60));
+    for second in [120, 140, 160] {
+        saw(&mut histories, &held(second));
+    }
+    let lines = case_at(&histories, 160).unwrap().evidence;
+    assert_eq!((lines.len(), lines[1].contains("T10:07:20Z")), (3, true), "{lines:?}");
+}
+
 fn failed(obs: &mut Observation, second: i64) {
     let wedged = obs.pod.clone();
     obs.events.known = vec![failure(&wedged, -second)];
 }
 
+/// Another failure of the pod at second 22.
 fn with_event(obs: &mut Observation, event: fn(&mut Event)) {
     let mut other = failure(&obs.pod, -22);
     event(&mut other);
@@ -87,7 +100,6 @@ fn with_event(obs: &mut Observation, event: fn(&mut Event)) {
 /// without it three at the most, and after it one.
 #[rstest]
 #[case::nothing_odd(|_: &mut Observation| (), HIDDEN)]
-#[case::just_fresh(|it: &mut Observation| failed(it, 13), HIDDEN)]
 #[case::unknown_answer(|it: &mut Observation| it.lookup = Lookup::Unknown(unread()), None)]
 #[case::somebody_holds_it(|it: &mut Observation| it.lookup = held(30).lookup, None)]
 #[case::start_unknown(|it: &mut Observation| it.agent_started = None, None)]
@@ -103,6 +115,8 @@ fn with_event(obs: &mut Observation, event: fn(&mut Event)) {
 #[case::another_address_in_between(
     |it: &mut Observation| with_event(it, |event| event.message = message("ipv4:10.244.1.13", "f")), None
 )]
+#[case::a_time_out_at_the_instant_of_the_last(|it: &mut Observation| with_event(it, |event| { event.at = Some(at(12)); event.message = "timeout".to_owned(); }), None)]
+#[case::a_time_out_before_the_last(|it: &mut Observation| with_event(it, |event| { event.at = Some(at(11)); event.message = "timeout".to_owned(); }), HIDDEN)]
 #[case::another_event_in_between(|it: &mut Observation| with_event(it, |event| event.reason = "Scheduled".to_owned()), HIDDEN)]
 #[case::another_pods_held_look(|it: &mut Observation| *it = of_other_pod(held(30)), None)]
 #[case::another_pods_clean_look(|it: &mut Observation| *it = of_other_pod(clean(30)), HIDDEN)]
@@ -133,6 +147,7 @@ fn of_other_pod(obs: Observation) -> Observation {
 #[case::an_older_failure(|it: &mut Observation| failed(it, -4))]
 #[case::not_fresh(|it: &mut Observation| { it.now = at(29); failed(it, -2); })]
 #[case::in_the_future(|it: &mut Observation| failed(it, 21))]
+#[case::seen_by_the_same_look(|it: &mut Observation| { it.now = at(0); failed(it, 1); })]
 #[case::undated(|it: &mut Observation| it.events.known[0].at = None)]
 #[case::events_unread(|it: &mut Observation| it.events.unreadable = Some(unread()))]
 #[case::node_unread(|it: &mut Observation| it.cilium_node = Err(unread()))]
@@ -142,6 +157,16 @@ fn a_look_that_does_not_count(#[case] change: fn(&mut Observation)) {
     change(&mut odd);
     assert_eq!(after(&[clean(0), odd.clone(), clean(30)]), None);
     assert_eq!(after(&[clean(0), odd, clean(30), clean(45)]), HIDDEN, "nor does it begin anew");
+}
+
+#[rstest]
+#[case::just_fresh(|it: &mut Observation| { it.now = at(32); failed(it, 2); })]
+#[case::just_not_too_far_ahead(|it: &mut Observation| failed(it, 20))]
+#[case::a_moment_after_the_last_look(|it: &mut Observation| { it.now = at(1); failed(it, 1); })]
+fn a_look_at_the_edge_counts(#[case] change: fn(&mut Observation)) {
+    let mut edge = clean(15);
+    change(&mut edge);
+    assert_eq!(after(&[clean(0), edge, clean(60)]), HIDDEN);
 }
 
 #[rstest]
@@ -164,6 +189,27 @@ fn a_refusal_is_forgotten(#[case] last: i64, #[case] kind: Option<RestartKind>) 
         saw(&mut histories, &clean(second));
     }
     assert_eq!(case_at(&histories, last).map(|case| case.kind), kind, "also where nobody looked since");
+}
+
+#[test]
+fn what_is_forgotten_does_not_come_back_with_a_clock_that_is_set_back() {
+    let mut histories = Histories::default();
+    for second in [0, 15, 30] {
+        saw(&mut histories, &clean(second));
+    }
+    let another = Holder { addresses: vec![ip("10.244.1.13")], ..holder() };
+    histories.disconnected(&stale().pod.uid, ip("10.244.1.13"), &another, ago(86_400), at(0));
+    for second in [60, 62] {
+        saw(&mut histories, &of_other_address(held(second)));
+    }
+    let kinds = |histories: &Histories| {
+        [IP, "10.244.1.13"].map(|address| {
+            histories.restart_case(&stale().pod.uid, ip(address), at(62)).map(|case| case.kind)
+        })
+    };
+    assert_eq!(kinds(&histories), [HIDDEN, PHANTOM]);
+    saw(&mut histories, &Observation { pod: pod("tenant-a/web-2", "other"), ..held(1801) });
+    assert_eq!(kinds(&histories), [None, None]);
 }
 
 /// The DELETE was acknowledged at second 0.
@@ -265,22 +311,53 @@ fn looks_at_another_pod_do_not_count_for_this_one() {
     assert_eq!(deleted(&[held(60), of_other_pod(held(62)), held(64)]), PHANTOM);
 }
 
+/// The same look at the same pod, which is refused another address.
+fn of_other_address(obs: Observation) -> Observation {
+    let mut other = match &obs.lookup {
+        Lookup::Held(holder) => {
+            let other = Holder { addresses: vec![ip("10.244.1.13")], ..(**holder).clone() };
+            held_by(other, obs.clone())
+        }
+        _ => obs,
+    };
+    other.events.known[0].message = message("ipv4:10.244.1.13", "f");
+    other
+}
+
+#[test]
+fn looks_at_another_address_neither_count_nor_contradict() {
+    let other = of_other_address(held(62));
+    assert_eq!(deleted(&[held(60), other.clone()]), None);
+    assert_eq!(deleted(&[held(60), other.clone(), held(64)]), PHANTOM);
+    let alive = running("backup/agent-0", "o", &["10.244.1.13"]);
+    assert_eq!(
+        deleted(&[held(60), Observation { owner: Ok(Some(alive)), ..other.clone() }, held(64)]),
+        PHANTOM
+    );
+    let unknown = Observation { lookup: Lookup::Unknown(unread()), ..other };
+    assert_eq!(deleted(&[held(60), unknown, held(64)]), PHANTOM);
+}
+
 #[test]
 fn histories_are_bounded_and_the_oldest_goes_first() {
     let mut histories = Histories::default();
+    let address = |number: u8| ip(&format!("10.9.0.{number}"));
     let of = |number: u8, obs: Observation| {
         let wedged = pod(&format!("tenant-a/web-{number}"), &format!("uid-{number}"));
         let known = obs.events.known.iter().map(|event| Event {
             object_uid: wedged.uid.to_string(),
-            message: message(&format!("ipv4:10.9.0.{number}"), "f"),
+            message: message(&format!("ipv4:{}", address(number)), "f"),
             ..event.clone()
         });
         let events = Events { known: known.collect(), unreadable: None };
-        Observation { pod: wedged, node: node(), events, ..obs }
+        let of_it = Holder { addresses: vec![address(number)], ..holder() };
+        let lookup =
+            if obs.lookup == Lookup::NotHeld { Lookup::NotHeld } else { Lookup::Held(Box::new(of_it)) };
+        Observation { pod: wedged, node: node(), events, lookup, ..obs }
     };
     let case = |histories: &Histories, number: u8| {
         let uid = format!("uid-{number}").parse().unwrap();
-        histories.restart_case(&uid, ip(&format!("10.9.0.{number}")), at(30)).map(|case| case.kind)
+        histories.restart_case(&uid, address(number), at(62)).map(|case| case.kind)
     };
     for number in 0..66 {
         for second in [0, 15, 30] {
@@ -288,4 +365,14 @@ fn histories_are_bounded_and_the_oldest_goes_first() {
         }
     }
     assert_eq!([0, 1, 2, 65].map(|number| case(&histories, number)), [None, None, HIDDEN, HIDDEN]);
+    for number in 0..66 {
+        let uid = format!("uid-{number}").parse().unwrap();
+        histories.disconnected(&uid, address(number), &holder(), ago(86_400), at(0));
+    }
+    for second in [60, 62] {
+        for number in 0..66 {
+            saw(&mut histories, &of(number, held(second)));
+        }
+    }
+    assert_eq!([0, 1, 2, 65].map(|number| case(&histories, number)), [None, None, PHANTOM, PHANTOM]);
 }

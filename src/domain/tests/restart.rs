@@ -57,6 +57,9 @@ fn all_hold() {
     let same =
         RestartFacts { agents: Ok(vec![AgentFacts { started: Some(ago(3600)), ..agent() }]), ..facts() };
     assert_eq!(may_restart(&case(), &same), Ok(()), "without a later socket the two are equal");
+    let of_one = RolloutFacts { generation: 3, observed_generation: 3, desired: 1, updated: 1 };
+    let small = RestartFacts { rollout: Ok(Some(of_one)), ..facts() };
+    assert_eq!(may_restart(&case(), &small), Ok(()), "a cluster of one node has one agent");
 }
 
 #[rstest]
@@ -71,7 +74,9 @@ fn all_hold() {
 #[case::rollout_unread(|it: &mut RestartFacts| it.rollout = unread(), "DaemonSet cilium could not be read")]
 #[case::daemon_set_gone(|it: &mut RestartFacts| it.rollout = Ok(None), "DaemonSet cilium is gone")]
 #[case::change_not_taken_up(|it: &mut RestartFacts| change_rollout(it, |it| it.generation = 4), "not taken up")]
+#[case::an_older_change_is_told(|it: &mut RestartFacts| change_rollout(it, |it| it.generation = 2), "not taken up")]
 #[case::not_updated(|it: &mut RestartFacts| change_rollout(it, |it| it.updated = 4), "4 of 5")]
+#[case::more_than_desired(|it: &mut RestartFacts| change_rollout(it, |it| it.updated = 6), "6 of 5")]
 #[case::none_desired(|it: &mut RestartFacts| change_rollout(it, |it| { it.updated = 0; it.desired = 0; }), "0 of 0")]
 #[case::node_unread(|it: &mut RestartFacts| it.node_state = unread(), "node worker-1 could not be read")]
 #[case::node_gone(|it: &mut RestartFacts| it.node_state = Ok(None), "node worker-1 is gone")]

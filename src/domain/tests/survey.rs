@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use rstest::rstest;
 
-use super::fixtures::{HOLDER, IP, SANDBOX, ago, holder, ip, name, node, now, pod, running};
+use super::fixtures::{HOLDER, IP, SANDBOX, ago, holder, ip, name, nameless, node, now, pod, running};
 use crate::domain::{
-    AnomalyKind, CiliumEndpoint, CiliumNode, Containers, Disputed, EndpointId, Holder, NodeName, Phase, Pod,
-    Read, ReadFailure, ReservedUse, Survey, SurveyedEndpoint, SurveyedNode, Unreadable, survey,
+    Anomaly, AnomalyKind, CiliumEndpoint, CiliumNode, Containers, Disputed, EndpointId, Holder, NodeName,
+    Phase, Pod, Read, ReadFailure, ReservedUse, Subject, Survey, SurveyedEndpoint, SurveyedNode, Unreadable,
+    survey,
 };
 
 /// A healthy cluster: one node, one running pod, its CiliumEndpoint, its endpoint in the agent.
@@ -82,8 +83,8 @@ impl World {
         &mut self.endpoints.as_mut().unwrap().as_mut().unwrap()[0]
     }
 
-    fn found(&self) -> Vec<(AnomalyKind, bool)> {
-        let found = survey(&Survey {
+    fn anomalies(&self) -> Vec<Anomaly> {
+        survey(&Survey {
             now: now(),
             pods: &self.pods,
             pods_read: self.pods_read,
@@ -93,7 +94,11 @@ impl World {
             slices_in_use: self.slices_in_use,
             agents: &self.agents,
             disputed: &self.disputed,
-        });
+        })
+    }
+
+    fn found(&self) -> Vec<(AnomalyKind, bool)> {
+        let found = self.anomalies();
         assert!(found.iter().all(|it| !it.reason.is_empty() && !it.evidence.is_empty()));
         found.into_iter().map(|it| (it.kind, it.may_delete)).collect()
     }
@@ -123,6 +128,12 @@ fn a_live_pod_on_an_address_of_ciliums_own(#[case] address: &str, #[case] count:
 #[case::equal(&["10.244.1.0/24"], 1)]
 #[case::inside(&["10.244.1.128/25"], 1)]
 #[case::around(&["10.244.0.0/16"], 1)]
+#[case::its_last_address(&["10.244.1.255/32"], 1)]
+#[case::its_first_address(&["10.244.1.0/32"], 1)]
+#[case::right_before(&["10.244.0.0/24"], 0)]
+#[case::right_behind(&["10.244.2.0/32"], 0)]
+#[case::twice_on_one_node(&["10.244.2.0/24", "10.244.2.0/25"], 0)]
+#[case::after_one_that_overlaps_nothing(&["10.0.0.0/24", "10.244.1.0/25"], 1)]
 #[case::twice_is_one_pair(&["10.244.1.0/25", "10.244.1.128/25"], 1)]
 #[case::beside(&["10.244.2.0/24"], 0)]
 #[case::of_the_other_family(&["fd00::/64"], 0)]
@@ -130,6 +141,20 @@ fn pod_cidrs_of_two_nodes(#[case] cidrs: &[&str], #[case] pairs: usize) {
     let mut world = World::healthy();
     world.nodes[1] = surveyed_node("worker-2", cidrs, &[]);
     assert_eq!(world.found(), vec![(AnomalyKind::OverlappingIpam, false); pairs]);
+}
+
+#[rstest]
+#[case::the_wider_one_is_the_seconds("10.244.0.0/16")]
+#[case::the_wider_one_is_the_firsts("10.244.1.128/25")]
+fn a_pair_of_nodes_is_told_by_the_first_by_name(#[case] other: &str) {
+    let mut world = World::healthy();
+    world.nodes =
+        vec![surveyed_node("worker-2", &[other], &[]), surveyed_node("worker-1", &["10.244.1.0/24"], &[])];
+    let [found] = world.anomalies().try_into().unwrap();
+    assert_eq!((found.subject, found.node), (Subject::CiliumNode(node()), Some(node())));
+    let ranges =
+        format!("the pod CIDRs of two nodes overlap: 10.244.1.0/24 of worker-1 and {other} of worker-2");
+    assert_eq!(found.reason, ranges);
 }
 
 /// The pod is gone, and the agent has let its endpoint go.
@@ -155,6 +180,11 @@ fn orphaned() -> World {
 #[case::agent_still_holds_it(|world: &mut World| { world.agents.insert(node(), Ok(vec![holder()])); }, Some(false))]
 #[case::agent_holds_another_of_its_name(|world: &mut World| { world.agents.insert(node(), Ok(vec![Holder { attachment: Some(SANDBOX.parse().unwrap()), id: EndpointId(9), ..holder() }])); }, Some(false))]
 #[case::its_number_is_used_again(|world: &mut World| { world.agents.insert(node(), Ok(vec![Holder { attachment: Some(SANDBOX.parse().unwrap()), controllers: Vec::new(), ..holder() }])); }, Some(true))]
+#[case::agent_holds_it_without_a_name(|world: &mut World| { world.agents.insert(node(), Ok(vec![nameless()])); }, Some(false))]
+#[case::agent_holds_its_container_by_another_number(|world: &mut World| { world.agents.insert(node(), Ok(vec![Holder { id: EndpointId(9), ..nameless() }])); }, Some(false))]
+#[case::without_container_and_agent_holds_its_number(|world: &mut World| { world.object().object.attachment = None; world.agents.insert(node(), Ok(vec![nameless()])); }, Some(false))]
+#[case::without_container_and_agent_holds_its_name(|world: &mut World| { world.object().object.attachment = None; world.agents.insert(node(), Ok(vec![Holder { id: EndpointId(9), ..holder() }])); }, Some(false))]
+#[case::without_container_and_agent_holds_another(|world: &mut World| { world.object().object.attachment = None; world.agents.insert(node(), Ok(vec![Holder { id: EndpointId(9), ..nameless() }])); }, Some(true))]
 #[case::endpoints_not_served(|world: &mut World| world.endpoints = Ok(None), None)]
 #[case::endpoints_unread(|world: &mut World| world.endpoints = unread(), None)]
 fn orphans(#[case] change: fn(&mut World), #[case] may_delete: Option<bool>) {
@@ -178,6 +208,13 @@ fn the_object_of_a_second_interface_belongs_to_its_pod() {
     assert_eq!(world.found(), []);
 }
 
+#[test]
+fn an_object_of_another_name_belongs_to_the_pod_that_owns_it() {
+    let mut world = World::healthy();
+    world.object().object.name = name("backup/other");
+    assert_eq!(world.found(), []);
+}
+
 #[rstest]
 #[case::another_uid(|world: &mut World| world.object().object.owners[0].1 = "former".parse().unwrap(), true)]
 #[case::one_of_two_uids(|world: &mut World| world.object().object.owners.push(("agent-0".to_owned(), "former".parse().unwrap())), false)]
@@ -188,8 +225,6 @@ fn the_object_of_a_second_interface_belongs_to_its_pod() {
 #[case::mirror_pod(|world: &mut World| { world.object().object.owners[0].1 = "former".parse().unwrap(); world.pods[0].mirror = Some("m".to_owned()); }, false)]
 #[case::pod_without_address(|world: &mut World| { world.object().object.owners[0].1 = "former".parse().unwrap(); world.pods[0].ips.clear(); }, false)]
 #[case::pod_has_ended(|world: &mut World| { world.object().addresses = vec![ip("10.244.1.99")]; world.pods[0].phase = Phase::Failed; world.pods[0].containers.running = false; }, false)]
-#[case::told_by_a_wedge_over_its_holder(|world: &mut World| { world.object().addresses = vec![ip("10.244.1.99")]; world.disputed = vec![Disputed { ip: None, holder: Some((holder().id, holder().container().cloned())) }]; }, false)]
-#[case::told_by_a_wedge_over_its_address(|world: &mut World| { world.object().addresses = vec![ip("10.244.1.99")]; world.disputed = vec![Disputed { ip: Some(ip("10.244.1.99")), holder: None }]; }, false)]
 fn mismatches(#[case] change: fn(&mut World), #[case] found: bool) {
     let mut world = World::healthy();
     change(&mut world);
@@ -197,9 +232,31 @@ fn mismatches(#[case] change: fn(&mut World), #[case] found: bool) {
     assert_eq!(world.found(), want);
 }
 
+fn of_holder(id: i64, container: Option<&str>) -> Disputed {
+    Disputed { ip: None, holder: Some((EndpointId(id), container.map(|text| text.parse().unwrap()))) }
+}
+
+/// Of an object with its container, and of one without.
+#[rstest]
+#[case::over_its_holder(of_holder(482, Some(HOLDER)), [true, false])]
+#[case::over_another_number(of_holder(9, Some(HOLDER)), [false, false])]
+#[case::over_another_container(of_holder(482, Some(SANDBOX)), [false, false])]
+#[case::over_no_container(of_holder(482, None), [false, false])]
+#[case::over_its_address(Disputed { ip: Some(ip("10.244.1.99")), holder: None }, [true, true])]
+#[case::over_another_address(Disputed { ip: Some(ip(IP)), holder: None }, [false, false])]
+#[case::over_nothing(Disputed::default(), [false, false])]
+fn a_mismatch_may_be_told_by_a_wedge(#[case] disputed: Disputed, #[case] told: [bool; 2]) {
+    let mut world = World::healthy();
+    world.object().addresses = vec![ip("10.244.1.99")];
+    world.disputed = vec![disputed];
+    let with_container = world.found().is_empty();
+    world.object().object.attachment = None;
+    assert_eq!([with_container, world.found().is_empty()], told);
+}
+
 #[rstest]
 #[case::plain(|_: &mut World| {}, true)]
-#[case::nameless_in_the_agent(|world: &mut World| { world.agents.insert(node(), Ok(vec![Holder { controllers: Vec::new(), ..holder() }])); }, true)]
+#[case::nameless_in_the_agent(|world: &mut World| { world.agents.insert(node(), Ok(vec![nameless()])); }, true)]
 #[case::reserved_in_the_agent(|world: &mut World| { world.agents.insert(node(), Ok(vec![Holder { controllers: Vec::new(), labels: vec!["reserved:health".to_owned()], ..holder() }])); }, false)]
 #[case::not_in_the_agent(|world: &mut World| { world.agents.insert(node(), Ok(Vec::new())); }, false)]
 #[case::agent_not_asked(|world: &mut World| world.agents.clear(), false)]

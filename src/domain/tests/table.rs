@@ -3,27 +3,13 @@
 use rstest::rstest;
 
 use super::fixtures::{
-    HOLDER, IP, SANDBOX, ago, failure, held_by, holder, ip, message, name, pod, running, stale,
+    HOLDER, IP, SANDBOX, ago, failure, finding, held_by, holder, ip, message, name, nameless, own, pod,
+    reserved, running, stale, unread, verdict,
 };
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, Containers, EndpointState, Event, Finding, Holder, IpamMode, Limits,
-    LogEntry, Lookup, Observation, Phase, Pod, Proof, ReadFailure, Remedy, ReservedUse, SliceEntry,
-    Unreadable, Verdict, Withheld, judge,
+    Containers, EndpointState, Event, Holder, IpamMode, Limits, LogEntry, Lookup, Observation, Phase, Pod,
+    Proof, Remedy, Verdict, Withheld, judge,
 };
-
-fn unread() -> Unreadable {
-    Unreadable { what: "GET it".to_owned(), why: ReadFailure::Timeout }
-}
-
-fn finding(obs: &Observation) -> Finding {
-    judge(obs, &Limits::default()).finding().expect("a finding").clone()
-}
-
-fn verdict(obs: &Observation) -> (Verdict, &'static str) {
-    let finding = finding(obs);
-    assert!(!finding.reason.is_empty() && !finding.evidence.is_empty());
-    (finding.verdict, finding.remedy.as_str())
-}
 
 fn no_finding(obs: &Observation) -> bool {
     judge(obs, &Limits::default()).finding().is_none()
@@ -92,18 +78,21 @@ fn the_uid_of_a_static_pods_events_is_its_mirror_annotation() {
 }
 
 #[rstest]
-#[case::newer("FailedCreatePodSandBox", 10, true)]
-#[case::on_a_tie("FailedCreatePodSandBox", 20, true)]
-#[case::older("FailedCreatePodSandBox", 30, false)]
-#[case::image_pulled_since("Pulled", 10, true)]
-#[case::image_pulled_at_the_same_second("Pulling", 20, true)]
-#[case::network_attached_before("AddedInterface", 21, false)]
-fn the_newest_event_decides(#[case] reason: &str, #[case] seconds_ago: i64, #[case] ends_it: bool) {
+#[case::newer("FailedCreatePodSandBox", Some(10), true)]
+#[case::on_a_tie("FailedCreatePodSandBox", Some(20), true)]
+#[case::older("FailedCreatePodSandBox", Some(30), false)]
+#[case::image_pulled_since("Pulled", Some(10), true)]
+#[case::image_pulled_at_the_same_second("Pulling", Some(20), true)]
+#[case::network_attached_before("AddedInterface", Some(21), false)]
+#[case::image_pulled_nobody_knows_when("Pulled", None, true)]
+#[case::failed_nobody_knows_when("FailedCreatePodSandBox", None, true)]
+fn the_newest_event_decides(#[case] reason: &str, #[case] seconds_ago: Option<i64>, #[case] ends_it: bool) {
     let mut obs = stale();
     let other = Event {
         reason: reason.to_owned(),
         message: "something else".to_owned(),
-        ..failure(&obs.pod, seconds_ago)
+        at: seconds_ago.map(ago),
+        ..failure(&obs.pod, 0)
     };
     obs.events.known.push(other);
     assert_eq!(no_finding(&obs), ends_it);
@@ -114,6 +103,19 @@ fn an_undated_failure_may_be_the_newest() {
     let mut obs = stale();
     obs.events.known[0].at = None;
     assert_eq!(verdict(&obs), (Verdict::InsufficientEvidence, "none"));
+    obs.events.known.push(failure(&obs.pod, 20));
+    assert_eq!(verdict(&obs), (Verdict::InsufficientEvidence, "none"), "nor does another give it a time");
+    obs.events.known[1].reason = "Pulled".to_owned();
+    assert!(no_finding(&obs), "so its sandbox may have come up since");
+}
+
+#[test]
+fn one_refusal_in_two_events_disputes_one_address() {
+    let mut obs = own();
+    let again = obs.events.known[0].clone();
+    obs.events.known.push(again);
+    let found = finding(&obs);
+    assert_eq!((found.ip, found.proof), (Some(ip(IP)), Some(Proof::EarlierSandbox)), "and names one sandbox");
 }
 
 #[test]
@@ -147,11 +149,6 @@ fn an_agent_that_does_not_answer_is_unknown() {
 fn an_empty_404_is_not_held() {
     let obs = Observation { lookup: Lookup::NotHeld, ..stale() };
     assert_eq!(verdict(&obs), (Verdict::NotHeld, "none"));
-}
-
-fn reserved() -> Observation {
-    let cilium_node = CiliumNode { reserved: vec![(ReservedUse::Ingress, ip(IP))], ..CiliumNode::default() };
-    Observation { cilium_node: Ok(Some(cilium_node)), ..stale() }
 }
 
 #[rstest]
@@ -200,33 +197,6 @@ fn time_settles(#[case] change: fn(&mut Observation), #[case] settling: bool) {
     assert_eq!(verdict(&obs).0 == Verdict::Settling, settling, "{:?}", finding(&obs));
 }
 
-fn log(state: EndpointState, seconds_ago: i64) -> Vec<LogEntry> {
-    vec![LogEntry { at: ago(seconds_ago), state }]
-}
-
-#[rstest]
-#[case::restoring(EndpointState::Restoring, Some(log(EndpointState::Restoring, 599)), true)]
-#[case::restoring_for_long(EndpointState::Restoring, Some(log(EndpointState::Restoring, 600)), false)]
-#[case::disconnecting_without_log(EndpointState::Disconnecting, None, true)]
-#[case::waiting_for_identity_with_an_empty_log(EndpointState::WaitingForIdentity, Some(Vec::new()), true)]
-#[case::waiting_to_regenerate(EndpointState::WaitingToRegenerate, Some(log(EndpointState::Ready, 10)), true)]
-#[case::first_regeneration(
-    EndpointState::Regenerating,
-    Some(log(EndpointState::WaitingForIdentity, 10)),
-    true
-)]
-#[case::later_regeneration(EndpointState::Regenerating, Some(log(EndpointState::Ready, 10)), false)]
-#[case::ready(EndpointState::Ready, Some(log(EndpointState::Ready, 1)), false)]
-#[case::ready_without_log(EndpointState::Ready, None, false)]
-fn a_holder_on_its_way_settles(
-    #[case] state: EndpointState,
-    #[case] log: Option<Vec<LogEntry>>,
-    #[case] settling: bool,
-) {
-    let obs = held_by(Holder { state, log, ..holder() }, stale());
-    assert_eq!(verdict(&obs).0 == Verdict::Settling, settling);
-}
-
 #[rstest]
 #[case::owner_unread(|obs: &mut Observation| obs.owner = Err(unread()))]
 #[case::cilium_node_unread(|obs: &mut Observation| obs.cilium_node = Err(unread()))]
@@ -246,19 +216,6 @@ fn what_has_to_be_known_and_is_not_refuses(#[case] change: fn(&mut Observation))
 }
 
 #[rstest]
-#[case::ten_minutes_old(600)]
-#[case::a_minute_ahead(-60)]
-fn a_failure_at_the_edge_of_its_time_counts(#[case] seconds_ago: i64) {
-    let mut obs = stale();
-    obs.events.known[0].at = Some(ago(seconds_ago));
-    assert_eq!(verdict(&obs), (Verdict::StaleEndpoint, "disconnect-endpoint"));
-}
-
-fn nameless() -> Holder {
-    Holder { controllers: Vec::new(), ..holder() }
-}
-
-#[rstest]
 #[case::no_namespace_label(Holder { labels: vec!["k8s:app=agent".to_owned()], ..nameless() }, Verdict::UnmanagedHolder)]
 #[case::two_namespace_labels(Holder { labels: vec!["k8s:io.kubernetes.pod.namespace=a".to_owned(), "k8s:io.kubernetes.pod.namespace=b".to_owned()], ..nameless() }, Verdict::UnmanagedHolder)]
 #[case::no_attachment_at_all(Holder { attachment: None, container_field: Some(HOLDER.parse().unwrap()), ..nameless() }, Verdict::StaleEndpoint)]
@@ -272,27 +229,6 @@ fn a_nameless_holder_needs_a_namespace_and_eth0(#[case] holder: Holder, #[case] 
     let finding = finding(&obs);
     assert_eq!(finding.verdict, want);
     assert_eq!(finding.owner, None);
-}
-
-#[rstest]
-#[case::host_network(Pod { host_network: true, ..pod("backup/x", "x") }, true)]
-#[case::lists_another_address(Pod { started: Some(ago(7300)), ..running("backup/x", "x", &["10.244.1.77"]) }, true)]
-#[case::lists_only_the_other_family(Pod { started: Some(ago(7300)), ..running("backup/x", "x", &["fd00::7"]) }, false)]
-#[case::lists_only_a_link_local_address(Pod { started: Some(ago(7300)), ..running("backup/x", "x", &["169.254.1.1"]) }, false)]
-#[case::started_61_s_after_the_log_began(Pod { started: Some(ago(7139)), ..pod("backup/x", "x") }, true)]
-#[case::started_60_s_after_the_log_began(Pod { started: Some(ago(7140)), ..pod("backup/x", "x") }, false)]
-#[case::mirror_pod_that_started_later(Pod { mirror: Some("m".to_owned()), ..pod("backup/x", "x") }, false)]
-#[case::without_start(Pod { started: None, ..pod("backup/x", "x") }, false)]
-#[case::ended(Pod { phase: Phase::Failed, started: None, ..pod("backup/x", "x") }, true)]
-#[case::of_another_namespace(Pod { started: None, ..pod("other/x", "x") }, true)]
-fn proof_6_needs_every_live_pod_of_the_namespace_ruled_out(#[case] neighbour: Pod, #[case] ruled_out: bool) {
-    let obs = Observation { node_pods: Ok(vec![neighbour]), ..held_by(nameless(), stale()) };
-    let want = if ruled_out {
-        (Verdict::StaleEndpoint, "disconnect-endpoint")
-    } else {
-        (Verdict::InsufficientEvidence, "none")
-    };
-    assert_eq!(verdict(&obs), want);
 }
 
 fn vm(name: &str, uid: &str, value: &str) -> Pod {
@@ -317,18 +253,20 @@ fn launchers_of_one_vm_share_by_design(#[case] label: &str, #[case] owner: Pod, 
 }
 
 #[rstest]
-#[case::two_vpcs(Some("blue"), Some("green"), true)]
-#[case::one_vpc(Some("blue"), Some("blue"), false)]
-#[case::only_one_tells_its_vpc(Some("blue"), None, false)]
+#[case::two_vpcs((IP, Some("blue")), (IP, Some("green")), true)]
+#[case::one_vpc((IP, Some("blue")), (IP, Some("blue")), false)]
+#[case::only_one_tells_its_vpc((IP, Some("blue")), (IP, None), false)]
+#[case::only_the_owners_is_fixed(("10.244.1.13", Some("blue")), (IP, Some("green")), false)]
+#[case::only_the_wedged_ones_is_fixed((IP, Some("blue")), ("10.244.1.13", Some("green")), false)]
 fn kube_ovn_networks_share_by_design(
-    #[case] ours: Option<&str>,
-    #[case] theirs: Option<&str>,
+    #[case] ours: (&str, Option<&str>),
+    #[case] theirs: (&str, Option<&str>),
     #[case] shared: bool,
 ) {
     let mut owner = running("backup/agent-0", "owner", &[IP]);
     let mut obs = stale();
-    for (pod, vpc) in [(&mut obs.pod, ours), (&mut owner, theirs)] {
-        pod.ovn.ip_address = vec![ip("fd00::1"), ip(IP)];
+    for (pod, (address, vpc)) in [(&mut obs.pod, ours), (&mut owner, theirs)] {
+        pod.ovn.ip_address = vec![ip("fd00::1"), ip(address)];
         pod.ovn.vpc = vpc.map(str::to_owned);
     }
     obs.owner = Ok(Some(owner));
@@ -351,144 +289,10 @@ fn a_live_owner_is_left_alone(#[case] owner: Pod) {
 #[case::failed_with_a_container_running(Pod { phase: Phase::Failed, ..running("x/y", "y", &[IP]) }, Verdict::LiveDuplicate)]
 #[case::ended(Pod { phase: Phase::Succeeded, containers: Containers::default(), ..running("x/y", "y", &[IP]) }, Verdict::StaleEndpoint)]
 #[case::host_network(Pod { host_network: true, ..running("x/y", "y", &[IP]) }, Verdict::StaleEndpoint)]
+#[case::the_wedged_pod_itself(running("tenant-a/web-1", "wedged", &[IP]), Verdict::StaleEndpoint)]
 fn another_live_pod_with_the_address_counts(#[case] user: Pod, #[case] want: Verdict) {
     let obs = Observation { address_users: Ok(vec![user]), ..stale() };
     assert_eq!(verdict(&obs).0, want);
-}
-
-#[rstest]
-#[case::gone(None, Some(Proof::OwnerGone))]
-#[case::succeeded(Some(Pod { phase: Phase::Succeeded, ..pod("backup/agent-0", "owner") }), Some(Proof::OwnerEnded))]
-#[case::on_another_node(Some(Pod { node: Some("worker-2".parse().unwrap()), ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
-#[case::on_no_node(Some(Pod { node: None, ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
-fn proofs_of_a_named_owner(#[case] owner: Option<Pod>, #[case] proof: Option<Proof>) {
-    let found = finding(&Observation { owner: Ok(owner), ..stale() });
-    assert_eq!((found.verdict, found.proof), (Verdict::StaleEndpoint, proof));
-}
-
-#[test]
-fn a_successor_on_another_node_with_the_address_is_a_duplicate() {
-    let owner = Pod { node: Some("worker-2".parse().unwrap()), ..running("backup/agent-0", "owner", &[IP]) };
-    assert_eq!(verdict(&Observation { owner: Ok(Some(owner)), ..stale() }), (Verdict::LiveDuplicate, "none"));
-}
-
-fn endpoint(uid: &str) -> CiliumEndpoint {
-    CiliumEndpoint {
-        name: name("backup/agent-0"),
-        id: Some(holder().id),
-        attachment: holder().attachment,
-        container: None,
-        owners: vec![("agent-0".to_owned(), uid.parse().unwrap())],
-    }
-}
-
-#[rstest]
-#[case::other_uid_and_other_address(&["former"], &["10.244.1.99"], true)]
-#[case::other_uid_and_no_address(&["former"], &[], false)]
-#[case::its_own_uid(&["owner"], &["10.244.1.99"], false)]
-#[case::one_of_two_is_its_own(&["former", "owner"], &["10.244.1.99"], false)]
-#[case::no_uid(&[], &["10.244.1.99"], false)]
-fn proof_3_for_another_pod_needs_a_foreign_uid_and_another_address(
-    #[case] uids: &[&str],
-    #[case] ips: &[&str],
-    #[case] holds: bool,
-) {
-    let owner = running("backup/agent-0", "owner", ips);
-    let endpoints = uids.iter().map(|uid| endpoint(uid)).collect();
-    let obs = Observation { owner: Ok(Some(owner)), endpoints: Ok(Some(endpoints)), ..stale() };
-    assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
-}
-
-#[test]
-fn proof_3_never_holds_for_a_mirror_pod_nor_by_an_endpoint_of_another_container() {
-    let owner = running("backup/agent-0", "owner", &["10.244.1.99"]);
-    let mirror = Pod { mirror: Some("m".to_owned()), ..owner.clone() };
-    let obs =
-        Observation { owner: Ok(Some(mirror)), endpoints: Ok(Some(vec![endpoint("former")])), ..stale() };
-    assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
-    let other =
-        CiliumEndpoint { attachment: Some(format!("{SANDBOX}:eth0").parse().unwrap()), ..endpoint("former") };
-    let obs = Observation { owner: Ok(Some(owner)), endpoints: Ok(Some(vec![other])), ..stale() };
-    assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
-}
-
-#[rstest]
-#[case::all_match("backup/agent-0", IP, "192.0.2.11", true)]
-#[case::another_name("backup/agent-1", IP, "192.0.2.11", false)]
-#[case::another_address("backup/agent-0", "10.244.1.13", "192.0.2.11", false)]
-#[case::another_node("backup/agent-0", IP, "192.0.2.12", false)]
-fn a_slice_entry_gives_the_uid_if_all_of_it_matches(
-    #[case] pod_name: &str,
-    #[case] address: &str,
-    #[case] host: &str,
-    #[case] holds: bool,
-) {
-    let entry = SliceEntry {
-        name: name(pod_name),
-        ips: vec![ip(address)],
-        node: Some(ip(host)),
-        uid: Some("former".parse().unwrap()),
-    };
-    let obs = Observation {
-        owner: Ok(Some(running("backup/agent-0", "owner", &["10.244.1.99"]))),
-        cilium_node: Ok(Some(CiliumNode { addresses: vec![ip("192.0.2.11")], ..CiliumNode::default() })),
-        slices: Ok(Some(vec![entry])),
-        ..stale()
-    };
-    assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
-}
-
-/// The holder is of the wedged pod's name.
-fn own() -> Observation {
-    let mut obs = stale();
-    obs.pod = pod("backup/agent-0", "wedged");
-    obs.events.known = vec![failure(&obs.pod, 20)];
-    obs.owner = Ok(Some(obs.pod.clone()));
-    obs
-}
-
-#[rstest]
-#[case::older_by_its_log(|_: &mut Observation| {}, true)]
-#[case::two_seconds_older(|obs: &mut Observation| set_log(obs, 22), true)]
-#[case::one_second_older(|obs: &mut Observation| set_log(obs, 21), false)]
-#[case::younger(|obs: &mut Observation| set_log(obs, 10), false)]
-#[case::no_log(|obs: &mut Observation| set_holder(obs, Holder { log: None, ..holder() }), false)]
-#[case::no_log_but_seen_before(|obs: &mut Observation| { set_holder(obs, Holder { log: None, ..holder() }); obs.holder_first_seen = Some(ago(21)); }, true)]
-#[case::no_log_but_seen_since(|obs: &mut Observation| { set_holder(obs, Holder { log: None, ..holder() }); obs.holder_first_seen = Some(ago(20)); }, false)]
-#[case::no_log_but_the_sandbox_of_an_older_failure(|obs: &mut Observation| { set_holder(obs, Holder { log: None, ..holder() }); let older = Event { message: message("ipv4:10.244.1.12", HOLDER), ..failure(&obs.pod, 40) }; obs.events.known.push(older); }, true)]
-#[case::the_refused_sandbox_itself(|obs: &mut Observation| obs.events.known[0].message = message("ipv4:10.244.1.12", HOLDER), false)]
-#[case::refused_sandbox_unknown(|obs: &mut Observation| obs.events.known[0].message = "putEndpointIdInvalid \"IP ipv4:10.244.1.12 is already in use\"".to_owned(), false)]
-#[case::two_sandboxes_named(|obs: &mut Observation| obs.events.known[0].message.push_str(&"c".repeat(64).replacen('c', " c", 1)), false)]
-fn proof_5_needs_another_and_older_sandbox(#[case] change: fn(&mut Observation), #[case] holds: bool) {
-    let mut obs = own();
-    change(&mut obs);
-    let found = finding(&obs);
-    let want = if holds {
-        (Verdict::StaleEndpoint, Some(Proof::EarlierSandbox))
-    } else {
-        (Verdict::InsufficientEvidence, None)
-    };
-    assert_eq!((found.verdict, found.proof), want);
-}
-
-fn set_holder(obs: &mut Observation, holder: Holder) {
-    obs.lookup = Lookup::Held(Box::new(holder));
-}
-
-fn set_log(obs: &mut Observation, seconds_ago: i64) {
-    set_holder(obs, Holder { log: Some(log(EndpointState::Ready, seconds_ago)), ..holder() });
-}
-
-#[rstest]
-#[case::older(7200, true)]
-#[case::younger(10, false)]
-fn proof_3_for_the_wedged_pod_itself_needs_an_older_holder(#[case] seconds_ago: i64, #[case] holds: bool) {
-    let mut obs = own();
-    // The refused sandbox is not told, so proof 5 cannot hold.
-    obs.events.known[0].message = "putEndpointIdInvalid \"IP ipv4:10.244.1.12 is already in use\"".to_owned();
-    obs.endpoints = Ok(Some(vec![endpoint("former")]));
-    set_log(&mut obs, seconds_ago);
-    assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
 }
 
 #[rstest]
@@ -523,54 +327,6 @@ fn a_holder_without_any_id_is_not_disconnected_and_an_old_one_by_its_container()
     assert_eq!((found.verdict, found.withheld), (Verdict::StaleEndpoint, Some(Withheld::NoIdentifier)));
 }
 
-#[test]
-fn the_owner_is_named_by_the_first_source_that_names_one() {
-    let named = Holder { named: Some(name("first/one")), ..holder() };
-    assert_eq!(finding(&held_by(named, stale())).owner, Some(name("first/one")));
-    let obs = Observation { endpoints: Ok(Some(vec![endpoint("x")])), ..held_by(nameless(), stale()) };
-    assert_eq!(finding(&obs).owner, Some(name("backup/agent-0")));
-    let without_attachment =
-        CiliumEndpoint { attachment: None, container: Some(HOLDER.parse().unwrap()), ..endpoint("x") };
-    let obs = Observation { endpoints: Ok(Some(vec![without_attachment])), ..held_by(nameless(), stale()) };
-    assert_eq!(finding(&obs).owner, None);
-}
-
-/// A live pod of the owner's name that lists another address, and a CiliumEndpoint of a former pod's UID.
-fn moved_on() -> Observation {
-    let owner = running("backup/agent-0", "owner", &["10.244.1.99"]);
-    let node = CiliumNode { addresses: vec![ip("192.0.2.11")], ..CiliumNode::default() };
-    Observation {
-        owner: Ok(Some(owner)),
-        endpoints: Ok(Some(vec![endpoint("former")])),
-        cilium_node: Ok(Some(node)),
-        ..stale()
-    }
-}
-
-#[rstest]
-#[case::slices_know_nothing(Ok(Some(Vec::new())), true)]
-#[case::slices_are_not_served(Ok(None), true)]
-#[case::a_slice_gives_the_live_pods_uid(Ok(Some(vec![SliceEntry { name: name("backup/agent-0"), ips: vec![ip(IP)], node: Some(ip("192.0.2.11")), uid: Some("owner".parse().unwrap()) }])), false)]
-#[case::slices_are_unread(Err(unread()), false)]
-fn an_adopted_endpoint_proves_nothing_against_a_slice(
-    #[case] slices: crate::domain::Read<Option<Vec<SliceEntry>>>,
-    #[case] holds: bool,
-) {
-    let obs = Observation { slices, ..moved_on() };
-    assert_eq!(finding(&obs).proof, holds.then_some(Proof::FormerIncarnation));
-}
-
-#[test]
-fn each_pod_reference_of_an_endpoint_counts() {
-    let mut both = endpoint("former");
-    both.owners.push(("agent-0".to_owned(), "owner".parse().unwrap()));
-    let obs = Observation { endpoints: Ok(Some(vec![both.clone()])), ..moved_on() };
-    assert_eq!(verdict(&obs).0, Verdict::LiveDuplicate);
-    both.owners[1].0 = "agent-1".to_owned();
-    let obs = Observation { endpoints: Ok(Some(vec![both])), ..held_by(nameless(), stale()) };
-    assert_eq!(finding(&obs).owner, None, "two names are none");
-}
-
 #[rstest]
 #[case::live(Phase::Running, Verdict::InsufficientEvidence)]
 #[case::ended(Phase::Succeeded, Verdict::StaleEndpoint)]
@@ -578,6 +334,16 @@ fn a_pod_with_an_address_that_is_none_may_have_this_one(#[case] phase: Phase, #[
     let containers = Containers::default();
     let user = Pod { phase, unparsed_ips: true, containers, ..running("x/y", "y", &[]) };
     assert_eq!(verdict(&Observation { address_users: Ok(vec![user]), ..stale() }).0, want);
+}
+
+#[rstest]
+#[case::gone(None, Some(Proof::OwnerGone))]
+#[case::succeeded(Some(Pod { phase: Phase::Succeeded, ..pod("backup/agent-0", "owner") }), Some(Proof::OwnerEnded))]
+#[case::on_another_node(Some(Pod { node: Some("worker-2".parse().unwrap()), ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
+#[case::on_no_node(Some(Pod { node: None, ..pod("backup/agent-0", "owner") }), Some(Proof::BoundElsewhere))]
+fn proofs_of_a_named_owner(#[case] owner: Option<Pod>, #[case] proof: Option<Proof>) {
+    let found = finding(&Observation { owner: Ok(owner), ..stale() });
+    assert_eq!((found.verdict, found.proof), (Verdict::StaleEndpoint, proof));
 }
 
 #[test]
