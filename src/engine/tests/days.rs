@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::hands::Hands;
 use super::options;
 use super::telling::Heard;
-use super::world::{Faults, World, reserved};
+use super::world::{AtOdds, Faults, World, reserved};
 use crate::domain::{Judgement, Limits, Observation, PodName, RemedyKind, judge};
 use crate::engine::{EngineOptions, Judge};
 use crate::ledger::{BoundOptions, BucketOptions, Ledger};
@@ -91,8 +91,11 @@ fn anything(world: &World) {
             writes: world.random(60),
             useless: world.random(8) == 0,
             busy: world.random(8) == 0,
-            phantom: world.random(16) == 0,
-            hidden: world.random(16) == 0,
+            at_odds: match world.random(16) {
+                0 => AtOdds::Phantom,
+                1 => AtOdds::Hidden,
+                _ => AtOdds::No,
+            },
         }),
         73..76 => world.set_faults(Faults::default()),
         76 if world.random(10) == 0 => world.restart_agent(),

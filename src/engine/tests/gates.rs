@@ -57,22 +57,22 @@ fn facts() -> NamespaceFacts {
     NamespaceFacts { opt_out: false, paused: None, created: None }
 }
 
-fn opted_out() -> Read<Option<NamespaceFacts>> {
-    Ok(Some(NamespaceFacts { opt_out: true, ..facts() }))
+fn opted_out() -> NamespaceFacts {
+    NamespaceFacts { opt_out: true, ..facts() }
 }
 
-fn paused(why: &str) -> Read<Option<NamespaceFacts>> {
-    Ok(Some(NamespaceFacts { paused: Some(why.to_owned()), ..facts() }))
+fn paused(why: &str) -> NamespaceFacts {
+    NamespaceFacts { paused: Some(why.to_owned()), ..facts() }
 }
 
 const OWN: &str = "cilium-leak-healer";
 
 /// What one namespace says where `shop` waits for an address of `bank`: the word and the sentence.
 #[rstest]
-#[case::paused(OWN, paused(""), By::Paused, "paused on the namespace cilium-leak-healer")]
+#[case::paused(OWN, Ok(Some(paused(""))), By::Paused, "paused on the namespace cilium-leak-healer")]
 #[case::paused_with_a_reason(
     OWN,
-    paused("drill"),
+    Ok(Some(paused("drill"))),
     By::Paused,
     "paused on the namespace cilium-leak-healer: drill"
 )]
@@ -85,14 +85,14 @@ const OWN: &str = "cilium-leak-healer";
 #[case::its_own_unread(OWN, no_answer("GET it"), By::Unreadable, "GET it: timed out")]
 #[case::the_pods_opted_out(
     "shop",
-    opted_out(),
+    Ok(Some(opted_out())),
     By::OptOut,
     "the namespace shop has the label cilium-leak-healer/opt-out"
 )]
 #[case::the_pods_unread("shop", no_answer("GET it"), By::Unreadable, "GET it: timed out")]
 #[case::the_owners_opted_out(
     "bank",
-    opted_out(),
+    Ok(Some(opted_out())),
     By::OptOut,
     "the namespace bank has the label cilium-leak-healer/opt-out"
 )]
@@ -129,17 +129,17 @@ async fn each_namespace_is_asked_for_once() {
     );
 }
 
-fn version(text: &str) -> Read<CiliumVersion> {
-    Ok(text.parse().unwrap())
+fn version(text: &str) -> CiliumVersion {
+    text.parse().unwrap()
 }
 
 /// A version and an IPAM mode: whether an endpoint may be disconnected, and whether a pod may be deleted.
 #[rstest]
-#[case::known(version("1.20.2"), Ok("kubernetes"), true, true)]
-#[case::unknown(version("1.99.0"), Ok("kubernetes"), false, false)]
+#[case::known(Ok(version("1.20.2")), Ok("kubernetes"), true, true)]
+#[case::unknown(Ok(version("1.99.0")), Ok("kubernetes"), false, false)]
 #[case::unread(no_answer("GET healthz"), Ok("kubernetes"), false, false)]
-#[case::of_routes_by_address(version("1.20.2"), Ok("eni"), false, true)]
-#[case::of_a_mode_unread(version("1.20.2"), Err(()), false, false)]
+#[case::of_routes_by_address(Ok(version("1.20.2")), Ok("eni"), false, true)]
+#[case::of_a_mode_unread(Ok(version("1.20.2")), Err(()), false, false)]
 #[tokio::test(start_paused = true)]
 async fn by_an_agent(
     #[case] version: Read<CiliumVersion>,

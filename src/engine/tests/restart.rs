@@ -11,7 +11,7 @@ use super::days::{directory, go_on, process_with};
 use super::hands::ByHand;
 use super::options;
 use super::telling::{Heard, ip, wedge};
-use super::world::{Faults, World, agent_pod, no_answer, rollout, unanswered, waiting_pod};
+use super::world::{AtOdds, Faults, World, agent_pod, no_answer, rollout, unanswered, waiting_pod};
 use crate::domain::{
     ActOutcome, Judgement, Lookup, Observation, Pod, PodUid, Read, ReadFailure, RemedyKind, RestartCase,
     RestartKind, judge,
@@ -29,17 +29,21 @@ fn all() -> EngineOptions {
 
 /// An agent that is at odds with itself is restarted once, after which the pod gets its sandbox; and what it is told as.
 #[rstest]
-#[case::says_that_nobody_holds_it(Faults { hidden: true, ..Faults::default() }, &[RestartAgent], &[ActOutcome::Healed])]
+#[case::says_that_nobody_holds_it(AtOdds::Hidden, &[RestartAgent], &[ActOutcome::Healed])]
 #[case::keeps_what_it_says_it_deleted(
-    Faults { phantom: true, ..Faults::default() },
+    AtOdds::Phantom,
     &[DisconnectEndpoint, RestartAgent],
     &[ActOutcome::Failed, ActOutcome::Healed]
 )]
 #[tokio::test(start_paused = true)]
-async fn an_agent_that(#[case] faults: Faults, #[case] acts: &[RemedyKind], #[case] outcomes: &[ActOutcome]) {
+async fn an_agent_that(
+    #[case] at_odds: AtOdds,
+    #[case] acts: &[RemedyKind],
+    #[case] outcomes: &[ActOutcome],
+) {
     let (world, dir) = (World::new(51), directory());
     wedge(&world, true).await;
-    world.set_faults(faults);
+    world.set_faults(Faults { at_odds, ..Faults::default() });
     let heard = Heard::new(&world);
     process_with(&world, dir.path(), all(), &heard, go_on(&world, Duration::from_mins(10), |_| {})).await;
     let made: Vec<_> = world.record(|record| record.acts.iter().map(|(_, remedy)| *remedy).collect());
@@ -71,7 +75,8 @@ impl Before {
     async fn of(kind: RestartKind, options: EngineOptions) -> Self {
         let world = World::new(52);
         wedge(&world, true).await;
-        world.set_faults(Faults { hidden: kind == RestartKind::HiddenHolder, ..Faults::default() });
+        let at_odds = if kind == RestartKind::HiddenHolder { AtOdds::Hidden } else { AtOdds::No };
+        world.set_faults(Faults { at_odds, ..Faults::default() });
         let mut hand = ByHand::over(world, options).await;
         let (obs, judgement) = hand.looks().await;
         let case = RestartCase {

@@ -66,17 +66,17 @@ async fn it_ends_where_nobody_can_stop_it_any_more() {
 
 /// Every half minute; while it cannot be reached, every five seconds.
 #[rstest]
-#[case::reached(Ok(()), 30)]
-#[case::not_reached(Err("connection refused".to_owned()), 5)]
+#[case::reached(Ok(()), 30_000)]
+#[case::not_reached(Err("connection refused".to_owned()), 5_000)]
 #[tokio::test(start_paused = true)]
-async fn the_agents_socket_is_tried(#[case] answer: Result<(), String>, #[case] seconds: u64) {
+async fn the_agents_socket_is_tried(#[case] answer: Result<(), String>, #[case] millis: u64) {
     let mut hand = hand(true).await;
     hand.world.set_answers(Answers { reachable: Some(answer.clone()), ..Answers::default() });
     for tried in 1..4 {
         hand.engine.check_agent().await;
         assert_eq!(hand.world.record(|record| record.tried), tried);
         assert_eq!(hand.hands.check(Check::Agent), answer);
-        tokio::time::advance(Duration::from_secs(seconds) - Duration::from_millis(1)).await;
+        tokio::time::advance(Duration::from_millis(millis - 1)).await;
         hand.engine.check_agent().await;
         assert_eq!(hand.world.record(|record| record.tried), tried);
         tokio::time::advance(Duration::from_millis(1)).await;

@@ -38,10 +38,20 @@ pub(super) struct Faults {
     pub(super) useless: bool,
     /// The agent admits no new endpoint: a pod whose address is free again is refused with 429.
     pub(super) busy: bool,
-    /// The agent says that it deleted an endpoint, and keeps it until it is restarted.
-    pub(super) phantom: bool,
-    /// The agent says that nobody holds an address that it refuses, until it is restarted.
-    pub(super) hidden: bool,
+    /// How the agent is at odds with itself.
+    pub(super) at_odds: AtOdds,
+}
+
+/// How the agent is at odds with itself, until it is restarted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum AtOdds {
+    /// It is not.
+    #[default]
+    No,
+    /// It says that it deleted an endpoint, and keeps it.
+    Phantom,
+    /// It says that nobody holds an address that it refuses.
+    Hidden,
 }
 
 /// What happened, by the world's own word.
@@ -300,7 +310,7 @@ impl World {
         let now = self.clock();
         let mut state = self.lock();
         state.agent_started = now;
-        state.faults = Faults { phantom: false, hidden: false, ..state.faults };
+        state.faults.at_odds = AtOdds::No;
         // What has no pod of its name any more is not restored.
         let kept: Vec<Endpoint> = std::mem::take(&mut state.endpoints);
         state.endpoints = kept.into_iter().filter(|it| state.pods.contains_key(&it.pod)).collect();
@@ -508,7 +518,7 @@ impl World {
         let Some(at) = state.endpoints.iter().position(|it| it.container == *container) else {
             return false;
         };
-        if state.faults.phantom {
+        if state.faults.at_odds == AtOdds::Phantom {
             return true;
         }
         let endpoint = state.endpoints.remove(at);
@@ -542,7 +552,7 @@ impl Sources for World {
             return unanswered();
         }
         let state = self.lock();
-        let shown = state.endpoints.iter().find(|it| it.ip == ip && !state.faults.hidden);
+        let shown = state.endpoints.iter().find(|it| it.ip == ip && state.faults.at_odds != AtOdds::Hidden);
         let Some(endpoint) = shown else {
             return Lookup::NotHeld;
         };
