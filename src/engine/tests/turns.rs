@@ -412,3 +412,12 @@ async fn earlier_acts_are_looked_at_in_turn() {
     }
     assert_eq!(looks, [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_period_is_never_cut_short() {
+    let mut hand = hand(true).await;
+    hand.engine.keep_quiet(Duration::from_mins(1));
+    let until = hand.engine.quiet.until;
+    hand.engine.keep_quiet(Duration::from_secs(1));
+    assert_eq!(hand.engine.quiet.until, until);
+}
