@@ -44,7 +44,7 @@ pub use objects::{CiliumEndpoint, CiliumNode, IpamMode, ReservedUse, SliceEntry}
 pub use observation::{Events, Lookup, Observation, Read, ReadFailure, Unreadable};
 pub use pod::{Containers, Controller, OvnAddress, Phase, Pod};
 pub use proof::Proof;
-pub use restart::{AgentFacts, NodeState, RestartFacts, RolloutFacts, may_restart};
+pub use restart::{AgentPod, NodeState, RestartFacts, Rollout, may_restart};
 pub use signature::{Refusal, refusal, sandbox_ids};
 pub use survey::{Anomaly, AnomalyKind, Disputed, Subject, Survey, SurveyedEndpoint, SurveyedNode, survey};
 pub use verdict::{DisconnectTarget, Finding, Judgement, NotWedged, Remedy, Verdict, Withheld};

@@ -1,12 +1,12 @@
 //! The preconditions of `restart-agent`: what must be so right before the node's own agent pod is deleted.
 //!
-//! Pure: facts in, the first precondition that does not hold out. It must not know how the facts were read, nor the
-//! caps and the lease, which are the engine's. A fact that could not be read does not hold.
+//! Pure: facts in, the agent's pod that may be deleted out, or the first precondition that does not hold. It must not know
+//! how the facts were read, nor the caps and the lease, which are the engine's. A fact that could not be read does not hold.
 
 use jiff::Timestamp;
 
 use super::history::RestartCase;
-use super::ids::{NodeName, PodName};
+use super::ids::{NodeName, PodName, PodUid};
 use super::observation::Read;
 
 /// Everything that the preconditions look at, read fresh.
@@ -17,44 +17,54 @@ pub struct RestartFacts {
     /// When the agent started, as [`super::Observation::agent_started`] is filled, asked again now.
     pub agent_started: Option<Timestamp>,
     /// All pods that the agents' selector finds on this node.
-    pub agents: Read<Vec<AgentFacts>>,
-    /// The DaemonSet that controls the agent; `None`: it is not there.
-    pub rollout: Read<Option<RolloutFacts>>,
+    pub agents: Read<Vec<AgentPod>>,
+    /// The DaemonSet that the agent's pod names as its controller; `None`: it is not there.
+    pub rollout: Read<Option<Rollout>>,
     /// The Node; `None`: it is not there.
     pub node_state: Read<Option<NodeState>>,
-    /// What opts out of it, in words for people: the wedged pod, the agent's pod or the node, by its label.
-    pub opted_out: Option<String>,
+    /// Whether the namespace of the agent's pod has opted out, by the label.
+    pub namespace_opted_out: Read<bool>,
 }
 
 /// A pod of the Cilium agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentFacts {
+pub struct AgentPod {
     /// Namespace and name.
     pub name: PodName,
+    /// `metadata.uid`.
+    pub uid: PodUid,
+    /// `metadata.resourceVersion`.
+    pub resource_version: String,
     /// `spec.nodeName`.
     pub node: Option<NodeName>,
-    /// The name of the controller, where that is a DaemonSet.
-    pub daemon_set: Option<String>,
+    /// Name and UID of the DaemonSet that made it, in the pod's namespace: its controller, where that is one.
+    pub daemon_set: Option<(String, String)>,
     /// A deletion timestamp is set.
     pub deleting: bool,
     /// `state.running.startedAt` of the agent's container; `None`: it does not run.
     pub started: Option<Timestamp>,
+    /// The pod's own label `cilium-leak-healer/opt-out`.
+    pub opt_out: bool,
 }
 
-/// How far a DaemonSet is rolled out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RolloutFacts {
-    /// `metadata.generation`.
-    pub generation: i64,
-    /// `status.observedGeneration`.
-    pub observed_generation: i64,
-    /// `status.desiredNumberScheduled`.
-    pub desired: i32,
-    /// `status.updatedNumberScheduled`.
-    pub updated: i32,
+/// How far a DaemonSet is in rolling out its pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rollout {
+    /// `metadata.uid`.
+    pub uid: String,
+    /// A deletion timestamp is set.
+    pub deleting: bool,
+    /// `metadata.generation`: the version of what is wanted.
+    pub generation: Option<i64>,
+    /// `status.observedGeneration`: the version that the counts are about.
+    pub observed_generation: Option<i64>,
+    /// `status.desiredNumberScheduled`: nodes that shall run a pod of it.
+    pub desired: Option<i64>,
+    /// `status.updatedNumberScheduled`: nodes that run one of the newest template; absent: none.
+    pub updated: Option<i64>,
 }
 
-/// What the Node says.
+/// What the Node says about new pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeState {
     /// `spec.unschedulable` is not set.
@@ -63,15 +73,12 @@ pub struct NodeState {
     pub ready: bool,
 }
 
-/// Whether the agent may be restarted now for this case; else which precondition does not hold, in one sentence.
+/// The agent's pod that may be deleted now for this case; else which precondition does not hold, in one sentence.
 ///
 /// The life of the case must go on: the start that is told now is exactly the one that it was told with, and the container of
 /// the agent's pod did not start later. (The start of a life is usually the time of the agent's socket, which is made some
 /// seconds after its container started: those two need not be equal.)
-pub fn may_restart(case: &RestartCase, facts: &RestartFacts) -> Result<(), String> {
-    if let Some(what) = &facts.opted_out {
-        return Err(format!("{what} has opted out"));
-    }
+pub fn may_restart<'f>(case: &RestartCase, facts: &'f RestartFacts) -> Result<&'f AgentPod, String> {
     let agents = facts.agents.as_ref().map_err(|why| format!("the agent's pods could not be read: {why}"))?;
     let agent = match agents.as_slice() {
         [] => return Err(format!("no pod of the agent is on {}", facts.node)),
@@ -85,6 +92,14 @@ pub fn may_restart(case: &RestartCase, facts: &RestartFacts) -> Result<(), Strin
     if agent.deleting {
         return Err(format!("the agent's pod {name} is being deleted already"));
     }
+    if agent.opt_out {
+        return Err(format!("the agent's pod {name} has opted out"));
+    }
+    match &facts.namespace_opted_out {
+        Err(why) => return Err(format!("the agent's namespace could not be read: {why}")),
+        Ok(true) => return Err(format!("the agent's namespace {} has opted out", name.namespace())),
+        Ok(false) => {}
+    }
     let Some(daemon_set) = &agent.daemon_set else {
         return Err(format!("the agent's pod {name} has no DaemonSet that would make it again"));
     };
@@ -96,23 +111,35 @@ pub fn may_restart(case: &RestartCase, facts: &RestartFacts) -> Result<(), Strin
         (Some(container), Some(now)) if now != case.agent_started || container > case.agent_started => {
             Err("the agent was restarted since".to_owned())
         }
-        (Some(_), Some(_)) => Ok(()),
+        (Some(_), Some(_)) => Ok(agent),
     }
 }
 
 /// While a rollout runs, the agent may be restarted by it anyway, and a new pod may be of another version.
-fn rolled_out(name: &str, rollout: &Read<Option<RolloutFacts>>) -> Result<(), String> {
-    match rollout {
-        Err(why) => Err(format!("the DaemonSet {name} could not be read: {why}")),
-        Ok(None) => Err(format!("the DaemonSet {name} is gone")),
-        Ok(Some(it)) if it.observed_generation != it.generation => {
-            Err(format!("a change of the DaemonSet {name} is not taken up yet"))
-        }
-        Ok(Some(it)) if it.desired < 1 || it.updated != it.desired => Err(format!(
-            "the DaemonSet {name} is not rolled out: {} of {} pods are up to date",
-            it.updated, it.desired
+///
+/// `numberUnavailable` does not count: this node's agent, which is to be restarted, may be one of them, and so is the agent
+/// of each node that is down, for as long as it is.
+fn rolled_out((name, uid): &(String, String), rollout: &Read<Option<Rollout>>) -> Result<(), String> {
+    let it = match rollout {
+        Err(why) => return Err(format!("the DaemonSet {name} could not be read: {why}")),
+        Ok(None) => return Err(format!("the DaemonSet {name} is gone")),
+        Ok(Some(it)) => it,
+    };
+    if it.uid != *uid {
+        return Err(format!("the agent's pod is of another DaemonSet by the name {name}"));
+    }
+    if it.deleting {
+        return Err(format!("the DaemonSet {name} is being deleted"));
+    }
+    if it.generation.is_none() || it.observed_generation != it.generation {
+        return Err(format!("the DaemonSet {name} was changed, and its controller has not caught up"));
+    }
+    match (it.desired, it.updated.unwrap_or(0)) {
+        (None, _) => Err(format!("the DaemonSet {name} does not say on how many nodes it shall run")),
+        (Some(desired), updated) if desired < 1 || updated != desired => Err(format!(
+            "the DaemonSet {name} is not rolled out: the newest template runs on {updated} of {desired} nodes"
         )),
-        Ok(Some(_)) => Ok(()),
+        (Some(_), _) => Ok(()),
     }
 }
 

@@ -14,12 +14,12 @@ use crate::cilium::{
 };
 use crate::clock::WallClock;
 use crate::domain::{
-    CiliumEndpoint, CiliumNode, CiliumVersion, DisconnectTarget, Events, Holder, IpamMode, Lookup, NodeName,
-    Pod, PodName, PodUid, Read, ReadFailure, RemedyKind, SliceEntry, Unreadable,
+    AgentPod, CiliumEndpoint, CiliumNode, CiliumVersion, DisconnectTarget, Events, Holder, IpamMode, Lookup,
+    NodeName, NodeState, Pod, PodName, PodUid, Read, ReadFailure, RemedyKind, Rollout, SliceEntry,
+    Unreadable,
 };
 use crate::kube::{
-    AgentPod, AgentStart, DeleteOutcome, Held, LabelMatch, Leases, NamespaceFacts, NoLease, NodeFacts,
-    PodStore, Reader, Rollout,
+    AgentStart, DeleteOutcome, Held, LabelMatch, Leases, NamespaceFacts, NoLease, PodStore, Reader,
 };
 
 /// The parts of one node's cluster.
@@ -211,8 +211,8 @@ impl Parts for Live {
         self.reader.rollout(namespace, daemon_set).await
     }
 
-    async fn node(&self) -> Read<Option<NodeFacts>> {
-        self.reader.node_schedulable(&self.node).await
+    async fn node(&self) -> Read<Option<NodeState>> {
+        self.reader.node_state(&self.node).await
     }
 }
 

@@ -4,8 +4,10 @@ use jiff::Timestamp;
 
 use super::observe::Sources;
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
-use crate::domain::{CiliumVersion, DisconnectTarget, PodName, PodUid, Read, RemedyKind};
-use crate::kube::{AgentPod, DeleteOutcome, Held, NamespaceFacts, NoLease, NodeFacts, PodStore, Rollout};
+use crate::domain::{
+    AgentPod, CiliumVersion, DisconnectTarget, NodeState, PodName, PodUid, Read, RemedyKind, Rollout,
+};
+use crate::kube::{DeleteOutcome, Held, NamespaceFacts, NoLease, PodStore};
 
 /// The parts of one node's cluster, for reading and for acting.
 pub trait Parts: Sources {
@@ -41,5 +43,5 @@ pub trait Parts: Sources {
     /// How far a DaemonSet is rolled out; `None`: there is none of this name.
     fn rollout(&self, namespace: &str, daemon_set: &str) -> impl Future<Output = Read<Option<Rollout>>>;
     /// This node's own object.
-    fn node(&self) -> impl Future<Output = Read<Option<NodeFacts>>>;
+    fn node(&self) -> impl Future<Output = Read<Option<NodeState>>>;
 }

@@ -15,10 +15,10 @@ use super::subject::Subject;
 use super::wedge::{Wedge, has_sandbox};
 use super::{Engine, is_stopping, stopped};
 use crate::domain::{
-    ActOutcome, AgentFacts, Cause, Judgement, Lookup, NodeState, Observation, PodUid, RemedyKind,
-    RestartCase, RestartFacts, RestartKind, RolloutFacts, Verdict, may_restart,
+    ActOutcome, AgentPod, Cause, Judgement, Lookup, Observation, PodUid, RemedyKind, RestartCase,
+    RestartFacts, RestartKind, Verdict, may_restart,
 };
-use crate::kube::{AgentPod, Held};
+use crate::kube::Held;
 use crate::ledger::{ActId, Ending, Intent};
 
 const REMEDY: RemedyKind = RemedyKind::RestartAgent;
@@ -123,35 +123,21 @@ impl<P: Parts> Engine<P> {
             Ok(_) => return Err("the wedged pod is gone, or waits no more".to_owned()),
             Err(why) => return Err(format!("the wedged pod could not be read again: {why}")),
         }
-        let pods = parts.agent_pods().await;
-        let agent = pods.as_ref().ok().and_then(|pods| pods.first()).cloned();
-        let daemon_set = agent.as_ref().and_then(|agent| agent.daemon_set.as_ref());
-        let rollout = match (&agent, daemon_set) {
-            (Some(agent), Some((name, _))) => parts.rollout(agent.name.namespace(), name).await,
-            _ => Ok(None),
+        let agents = parts.agent_pods().await;
+        let agent = agents.as_ref().ok().and_then(|agents| agents.first());
+        let rollout = match agent.and_then(|agent| Some((agent.name.namespace(), agent.daemon_set.as_ref()?)))
+        {
+            Some((namespace, (name, _))) => parts.rollout(namespace, name).await,
+            None => Ok(None),
         };
-        let opted_out = match &agent {
-            Some(agent) if agent.opt_out => Some(format!("the agent's pod {}", agent.name)),
-            Some(agent) => match parts.namespace(agent.name.namespace()).await {
-                Ok(facts) if facts.as_ref().is_some_and(|facts| facts.opt_out) => {
-                    Some(format!("the agent's namespace {}", agent.name.namespace()))
-                }
-                Ok(_) => None,
-                Err(why) => return Err(format!("the agent's namespace could not be read: {why}")),
-            },
-            None => None,
+        let node_state = parts.node().await;
+        let namespace_opted_out = match agent {
+            Some(agent) => parts
+                .namespace(agent.name.namespace())
+                .await
+                .map(|facts| facts.is_some_and(|facts| facts.opt_out)),
+            None => Ok(false),
         };
-        if let Ok(Some(rollout)) = &rollout {
-            rollout.is_settled()?;
-            let of_agent = daemon_set.is_some_and(|(_, uid)| *uid == rollout.uid);
-            if !of_agent {
-                return Err("the agent's pod is of another DaemonSet by that name".to_owned());
-            }
-        }
-        let node_state = parts
-            .node()
-            .await
-            .map(|node| node.map(|it| NodeState { schedulable: !it.unschedulable, ready: it.ready }));
         // What the case is about last; the agent's start after it, so that a restart in between shows.
         let holds = match (case.kind, parts.lookup(case.ip).await, &obs.lookup) {
             (RestartKind::PhantomHolder, Lookup::Held(now), Lookup::Held(then)) => {
@@ -165,32 +151,13 @@ impl<P: Parts> Engine<P> {
         }
         let facts = RestartFacts {
             node: self.options.node.clone(),
-            agent_started: parts.agent_started().await,
-            agents: pods.map(|pods| pods.into_iter().map(|pod| self.facts(pod)).collect()),
-            rollout: rollout.map(|it| {
-                it.map(|it| RolloutFacts {
-                    generation: it.generation.unwrap_or(0),
-                    observed_generation: it.observed_generation.unwrap_or(-1),
-                    desired: i32::try_from(it.desired.unwrap_or(0)).unwrap_or(i32::MAX),
-                    updated: i32::try_from(it.updated.unwrap_or(0)).unwrap_or(0),
-                })
-            }),
             node_state,
-            opted_out,
+            agent_started: parts.agent_started().await,
+            agents,
+            rollout,
+            namespace_opted_out,
         };
-        may_restart(case, &facts)?;
-        agent.ok_or_else(|| "no pod of the agent is on this node".to_owned())
-    }
-
-    fn facts(&self, pod: AgentPod) -> AgentFacts {
-        AgentFacts {
-            name: pod.name,
-            // The list is that of this node.
-            node: Some(self.options.node.clone()),
-            daemon_set: pod.daemon_set.map(|(name, _)| name),
-            deleting: pod.deleting,
-            started: pod.started,
-        }
+        may_restart(case, &facts).cloned()
     }
 
     async fn restart(

@@ -26,7 +26,6 @@ mod watch;
 pub use access::{
     AccessWish, UNWANTED, WANTED_AUTH, WANTED_EVENTS, WANTED_HEAL, WANTED_RESTART, WhoAmI, wanted_leases,
 };
-pub use agent_pod::{AgentPod, NodeFacts, Rollout};
 #[cfg(feature = "sim")]
 pub use client::connect_to;
 pub use client::{ClientOptions, ConnectError, WatchOpened, connect};

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, after};
 use super::days::{directory, go_on};
+use super::fixtures::{no_answer, reserved, unanswered, waiting_pod};
 use super::telling::{ip, wedge};
-use super::world::{World, no_answer, reserved, unanswered, waiting_pod};
+use super::world::World;
 use super::{node, options};
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
 use crate::domain::{IpamMode, Judgement, Lookup, Pod, Read, ReadFailure, judge};

@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use jiff::Timestamp;
 
 use crate::cilium::{AgentConfig, Allocations, CallError, Disconnected};
-use crate::domain::{CiliumVersion, IpamMode, Lookup, Pod, Read};
-use crate::kube::{AgentPod, DeleteOutcome, Held, NamespaceFacts, NoLease, NodeFacts, Rollout};
+use crate::domain::{AgentPod, CiliumVersion, IpamMode, Lookup, NodeState, Pod, Read, Rollout};
+use crate::kube::{DeleteOutcome, Held, NamespaceFacts, NoLease};
 
 /// Answers instead of the world's own. Of those in a row the next one first, `None`: the world's own.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) struct Answers {
     /// Their DaemonSet, from now on.
     pub(super) rollout: Option<Read<Option<Rollout>>>,
     /// The Node, from now on.
-    pub(super) node: Option<Read<Option<NodeFacts>>>,
+    pub(super) node: Option<Read<Option<NodeState>>>,
     /// To the next disconnect, which then has no effect.
     pub(super) disconnect: Option<Result<Disconnected, CallError>>,
     /// To the next deletion of a pod, which then has no effect.

@@ -9,9 +9,9 @@ use rstest::rstest;
 use tempfile::TempDir;
 
 use super::days::directory;
+use super::fixtures::waiting_pod;
 use super::node;
 use super::telling::ip;
-use super::world::waiting_pod;
 use crate::domain::{ActOutcome, Cause, RemedyKind, Verdict};
 use crate::engine::Book;
 use crate::engine::book::Opened;

@@ -11,10 +11,11 @@ use rstest::rstest;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+use super::fixtures::reserved;
 use super::hands::Hands;
 use super::options;
 use super::telling::Heard;
-use super::world::{AtOdds, Faults, World, reserved};
+use super::world::{AtOdds, Faults, World};
 use crate::domain::{Judgement, Limits, Observation, PodName, RemedyKind, judge};
 use crate::engine::{EngineOptions, Judge};
 use crate::ledger::{BoundOptions, BucketOptions, Ledger};

@@ -7,9 +7,10 @@ use rstest::rstest;
 use tokio::time::Instant;
 
 use super::answers::Answers;
+use super::fixtures::{no_answer, waiting_pod};
 use super::options;
 use super::telling::wedge;
-use super::world::{World, no_answer, waiting_pod};
+use super::world::World;
 use crate::domain::{
     CiliumVersion, IpamMode, Judgement, Lookup, Observation, Pod, Read, ReadFailure, RemedyKind, Unreadable,
     judge,

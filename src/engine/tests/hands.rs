@@ -10,9 +10,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::days::directory;
+use super::fixtures::agent_pod;
 use super::node;
 use super::telling::{Heard, ip};
-use super::world::{World, agent_pod};
+use super::world::World;
 use crate::admin::{Check, Health};
 use crate::domain::{ActOutcome, Cause, Judgement, Observation, RemedyKind, Verdict};
 use crate::engine::observe::observe;

@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, after};
 use super::days::go_on;
+use super::fixtures::{no_answer, reserved, waiting_pod};
 use super::hands::ByHand;
 use super::options;
 use super::telling::wedge;
-use super::world::{World, no_answer, reserved, waiting_pod};
+use super::world::World;
 use crate::cilium::{CallError, Disconnected};
 use crate::domain::{ActOutcome, Pod, Read, ReadFailure, RemedyKind, judge};
 use crate::engine::EngineOptions;

@@ -8,8 +8,8 @@ use rstest::rstest;
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::fixtures::waiting_pod;
 use super::observe::{attachment, holder};
-use super::world::waiting_pod;
 use crate::cilium::{AgentClient, AgentOptions, Wire};
 use crate::clock::WallClock;
 use crate::domain::{Holder, PodName, RemedyKind};

@@ -4,6 +4,7 @@ mod act;
 mod answers;
 mod book;
 mod days;
+pub(super) mod fixtures;
 mod gates;
 mod hands;
 mod heal;
@@ -18,7 +19,7 @@ mod settle;
 mod telling;
 mod turns;
 mod wedge;
-pub(super) mod world;
+mod world;
 
 use std::time::Duration;
 

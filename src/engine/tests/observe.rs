@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
+use super::fixtures::{no_answer, unanswered, waiting_pod};
 use super::node;
 use super::telling::ip;
-use super::world::{no_answer, unanswered, waiting_pod};
 use crate::domain::{
     AttachmentId, CiliumEndpoint, CiliumNode, Containers, EndpointId, EndpointState, Event, Events, Holder,
     IpamMode, Lookup, Observation, Phase, Pod, PodName, Read, ReservedUse, SliceEntry,

@@ -8,17 +8,18 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, after};
 use super::days::{directory, go_on, process_with};
+use super::fixtures::{agent_pod, no_answer, rollout, unanswered, waiting_pod};
 use super::hands::ByHand;
 use super::options;
 use super::telling::{Heard, ip, wedge};
-use super::world::{AtOdds, Faults, World, agent_pod, no_answer, rollout, unanswered, waiting_pod};
+use super::world::{AtOdds, Faults, World};
 use crate::domain::{
-    ActOutcome, Judgement, Lookup, Observation, Pod, PodUid, Read, ReadFailure, RemedyKind, RestartCase,
-    RestartKind, judge,
+    ActOutcome, AgentPod, Judgement, Lookup, NodeState, Observation, Pod, PodUid, Read, ReadFailure,
+    RemedyKind, RestartCase, RestartKind, Rollout, judge,
 };
 use crate::engine::gates::By;
 use crate::engine::{EngineOptions, Parts};
-use crate::kube::{AgentPod, DeleteOutcome, Held, NamespaceFacts, NoLease, NodeFacts, Rollout};
+use crate::kube::{DeleteOutcome, Held, NamespaceFacts, NoLease};
 use crate::ledger::Ledger;
 
 use RemedyKind::{DisconnectEndpoint, RestartAgent};
@@ -120,7 +121,7 @@ fn rolls(rollout: Rollout) -> Answers {
     Answers { rollout: Some(Ok(Some(rollout))), ..Answers::default() }
 }
 
-fn node(answer: Read<Option<NodeFacts>>) -> Answers {
+fn node(answer: Read<Option<NodeState>>) -> Answers {
     Answers { node: Some(answer), ..Answers::default() }
 }
 
@@ -174,8 +175,8 @@ fn later() -> jiff::Timestamp {
 #[case::a_daemon_set_that_does_not_say(|_| rolls(Rollout { desired: None, updated: None, ..rollout() }), "DaemonSet")]
 #[case::a_node_unread(|_| node(no_answer("GET nodes")), "node n1 could not be read")]
 #[case::no_node(|_| node(Ok(None)), "node n1 is gone")]
-#[case::a_node_that_is_cordoned(|_| node(Ok(Some(NodeFacts { unschedulable: true, ready: true }))), "node n1 is cordoned")]
-#[case::a_node_that_is_not_ready(|_| node(Ok(Some(NodeFacts { unschedulable: false, ready: false }))), "node n1 is not Ready")]
+#[case::a_node_that_is_cordoned(|_| node(Ok(Some(NodeState { schedulable: false, ready: true }))), "node n1 is cordoned")]
+#[case::a_node_that_is_not_ready(|_| node(Ok(Some(NodeState { schedulable: true, ready: false }))), "node n1 is not Ready")]
 #[case::an_address_that_is_free(|_| Answers { lookups: after(0, [Lookup::NotHeld]), ..Answers::default() }, "another answer now")]
 #[case::an_agent_that_does_not_answer(|_| Answers { lookups: after(0, [unanswered()]), ..Answers::default() }, "another answer now")]
 #[case::an_agent_of_another_start(|_| Answers { starts: after(0, [later()]), ..Answers::default() }, "was restarted since")]

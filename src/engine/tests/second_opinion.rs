@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
-use super::world::waiting_pod;
+use super::fixtures::waiting_pod;
 use crate::domain::{Phase, Pod};
 use crate::engine::act::may_be_victim;
 

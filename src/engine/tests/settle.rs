@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
-use super::world::waiting_pod;
+use super::fixtures::waiting_pod;
 use super::{node, options};
 use crate::domain::{ActOutcome, Cause, Phase, Pod, RemedyKind, Verdict, judge};
 use crate::engine::settle::{HeldBy, Shows, settle};

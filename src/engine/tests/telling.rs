@@ -9,8 +9,9 @@ use futures::FutureExt as _;
 use rstest::rstest;
 
 use super::days::{directory, go_on, process_with};
+use super::fixtures::reserved;
 use super::options;
-use super::world::{Faults, World, reserved};
+use super::world::{Faults, World};
 use crate::domain::{PodName, judge};
 use crate::engine::{Channels, EngineOptions, Mode, NOTES, NoteReason, notes_document};
 use crate::kube::Note;

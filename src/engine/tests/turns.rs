@@ -8,10 +8,11 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, after};
 use super::days::{directory, go_on};
+use super::fixtures::{reserved, unanswered, waiting_pod};
 use super::hands::{ByHand, Hands};
 use super::options;
 use super::telling::{Heard, ip, wedge};
-use super::world::{World, reserved, unanswered, waiting_pod};
+use super::world::World;
 use crate::admin::Check;
 use crate::domain::{ActOutcome, Cause, Lookup, Pod, RemedyKind, Verdict, judge};
 use crate::engine::wedge::Stage;

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use tokio::time::Instant;
 
+use super::fixtures::waiting_pod;
 use super::options;
-use super::world::waiting_pod;
 use crate::domain::{
     ActOutcome, Failure, Finding, Judgement, NotWedged, Phase, Pod, Proof, Remedy, RemedyKind, Verdict,
     Withheld, judge,

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::fake::{TIMEOUT, reader, status};
-use crate::domain::ReadFailure;
-use crate::kube::{LabelMatch, NamespaceFacts, NodeFacts, Rollout};
+use crate::domain::{NodeState, ReadFailure, Rollout};
+use crate::kube::{LabelMatch, NamespaceFacts};
 
 #[rstest]
 #[case::silent(json!({}), (false, None))]
@@ -74,6 +74,7 @@ async fn the_agents_pods_of_a_node_are_selected_by_the_api_server() {
     let pod = &pods[0];
     assert_eq!(pod.name.to_string(), "kube-system/cilium-x");
     assert_eq!((pod.uid.as_str(), pod.resource_version.as_str()), ("u", "7"));
+    assert_eq!(pod.node, "n1".parse().ok());
     assert_eq!(pod.daemon_set, Some(("cilium".to_owned(), "ds".to_owned())));
     assert_eq!(pod.started, Some("2026-06-18T10:00:00Z".parse().unwrap()));
     assert!(pod.opt_out && !pod.deleting);
@@ -99,27 +100,6 @@ fn rollout() -> Rollout {
         observed_generation: Some(3),
         desired: Some(5),
         updated: Some(5),
-        unavailable: 1,
-    }
-}
-
-#[rstest]
-#[case::settled(|_: &mut Rollout| {}, None)]
-#[case::many_are_down(|it: &mut Rollout| it.unavailable = 4, None)]
-#[case::not_caught_up(|it: &mut Rollout| it.observed_generation = Some(2), Some("not caught up"))]
-#[case::no_generation(|it: &mut Rollout| (it.generation, it.observed_generation) = (None, None), Some("not caught up"))]
-#[case::half_way(|it: &mut Rollout| it.updated = Some(2), Some("2 of 5"))]
-#[case::on_delete_without_count(|it: &mut Rollout| it.updated = None, Some("0 of 5"))]
-#[case::nowhere(|it: &mut Rollout| (it.desired, it.updated) = (Some(0), None), Some("0 of 0"))]
-#[case::no_status(|it: &mut Rollout| it.desired = None, Some("does not say"))]
-#[case::going(|it: &mut Rollout| it.deleting = true, Some("deleted"))]
-fn a_rollout_is_settled_or_says_why_not(#[case] change: impl Fn(&mut Rollout), #[case] why: Option<&str>) {
-    let mut rollout = rollout();
-    change(&mut rollout);
-    match (rollout.is_settled(), why) {
-        (Ok(()), None) => {}
-        (Err(said), Some(why)) => assert!(said.contains(why), "{said}"),
-        (said, why) => panic!("{said:?}, not {why:?}"),
     }
 }
 
@@ -138,15 +118,15 @@ async fn a_daemon_set_is_read_as_far_as_it_matters() {
 }
 
 #[rstest]
-#[case::fit(json!({"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}), (false, true))]
-#[case::cordoned(json!({"spec": {"unschedulable": true}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}), (true, true))]
-#[case::silent(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}), (false, false))]
-#[case::no_condition(json!({"status": {"conditions": [{"type": "DiskPressure", "status": "True"}]}}), (false, false))]
+#[case::fit(json!({"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}), (true, true))]
+#[case::cordoned(json!({"spec": {"unschedulable": true}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}), (false, true))]
+#[case::silent(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}), (true, false))]
+#[case::no_condition(json!({"status": {"conditions": [{"type": "DiskPressure", "status": "True"}]}}), (true, false))]
 #[tokio::test]
-async fn a_node_says(#[case] mut node: Value, #[case] (unschedulable, ready): (bool, bool)) {
+async fn a_node_says(#[case] mut node: Value, #[case] (schedulable, ready): (bool, bool)) {
     node["metadata"] = json!({"name": "n1"});
     let (reader, log) = reader(move |_| Some((200, node.clone())));
-    let facts = reader.node_schedulable(&"n1".parse().unwrap()).await;
-    assert_eq!(facts, Ok(Some(NodeFacts { unschedulable, ready })));
+    let facts = reader.node_state(&"n1".parse().unwrap()).await;
+    assert_eq!(facts, Ok(Some(NodeState { schedulable, ready })));
     assert_eq!(log.lines(), ["GET /api/v1/nodes/n1"]);
 }
