@@ -137,7 +137,7 @@ fn rolled_out((name, uid): &(String, String), rollout: &Read<Option<Rollout>>) -
     match (it.desired, it.updated.unwrap_or(0)) {
         (None, _) => Err(format!("the DaemonSet {name} does not say on how many nodes it shall run")),
         (Some(desired), updated) if desired < 1 || updated != desired => Err(format!(
-            "the DaemonSet {name} is not rolled out: the newest template runs on {updated} of {desired} nodes"
+            "the newest template of the DaemonSet {name} runs on {updated} of {desired} nodes: a rollout is going on"
         )),
         (Some(_), _) => Ok(()),
     }

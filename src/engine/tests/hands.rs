@@ -1,6 +1,7 @@
 //! An engine with all that it is held by, and one that a test turns by hand.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::node;
 use super::telling::{Heard, ip};
 use super::world::World;
 use crate::admin::{Check, Health};
-use crate::domain::{ActOutcome, Cause, Judgement, Observation, RemedyKind, Verdict};
+use crate::domain::{ActOutcome, Cause, Judgement, Observation, Pod, RemedyKind, Verdict};
 use crate::engine::observe::observe;
 use crate::engine::restart::Restarting;
 use crate::engine::wedge::{Running, Stage, Wedge};
@@ -99,22 +100,27 @@ impl ByHand {
         (obs, judgement)
     }
 
-    /// An act on the pod that waits is on record, and its effect is waited for.
-    pub(super) fn verifies(&mut self, remedy: RemedyKind) {
-        let (clock, pod) = (self.world.clock(), self.world.waits());
-        let wedge = self.engine.wedges.get_mut(&pod.uid).unwrap();
+    /// An act for a pod that waits for an address is on record.
+    pub(super) fn begins(&mut self, remedy: RemedyKind, pod: Pod, ip: IpAddr) -> ActId {
         let intent = Intent {
             remedy,
-            cause: Cause::of(&pod, ip()),
+            cause: Cause::of(&pod, ip),
             pod: pod.name,
             pod_uid: pod.uid,
             target: (remedy == RemedyKind::RestartAgent).then(|| agent_pod().uid.to_string()),
-            container: self.world.container_at(ip()),
+            container: self.world.container_at(ip),
             verdict: Verdict::StaleEndpoint,
             reason: String::new(),
-            correlation_id: wedge.correlation_id.clone(),
+            correlation_id: "1".to_owned(),
         };
-        let id = self.engine.book.begin(intent, clock).unwrap();
+        self.engine.book.begin(intent, self.world.clock()).unwrap()
+    }
+
+    /// An act on the pod that waits is on record, and its effect is waited for.
+    pub(super) fn verifies(&mut self, remedy: RemedyKind) {
+        let (clock, pod) = (self.world.clock(), self.world.waits());
+        let id = self.begins(remedy, pod.clone(), ip());
+        let wedge = self.engine.wedges.get_mut(&pod.uid).unwrap();
         let lease = Some(Held::made(Instant::now() + Duration::from_mins(4)));
         let deadline = Instant::now() + self.engine.options.verify_timeout;
         wedge.sent(Running {

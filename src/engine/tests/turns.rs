@@ -18,7 +18,7 @@ use crate::domain::{ActOutcome, Cause, Lookup, Pod, RemedyKind, Verdict, judge};
 use crate::engine::wedge::Stage;
 use crate::engine::{EngineOptions, Parts};
 use crate::kube::Protection;
-use crate::ledger::{Ending, Intent, Ledger, Refused};
+use crate::ledger::{ActId, Ending, Intent, Ledger, Refused};
 
 use RemedyKind::{DeletePod, DisconnectEndpoint, RestartAgent};
 
@@ -395,8 +395,47 @@ async fn an_earlier_restart_is_settled(#[case] agent: Option<bool>, #[case] outc
     let mut hand = earlier(RestartAgent, true).await;
     hand.world.shows_agent(agent);
     tokio::time::advance(Duration::from_secs(601)).await;
+    let asked = |hand: &ByHand| hand.world.record(|record| record.looked_up);
+    let before = asked(&hand);
     hand.engine.settle_earlier_acts().await;
     assert_eq!(hand.outcomes()[0].0, Some(outcome));
+    assert_eq!(asked(&hand), before, "who has the address says nothing about the agent");
+}
+
+/// An act for another pod, which is gone, and whose address is free: it has its end as soon as it is looked at.
+fn for_a_pod_that_is_gone(hand: &mut ByHand, uid: &str) -> ActId {
+    let pod =
+        Pod { uid: uid.parse().unwrap(), name: format!("shop/{uid}").parse().unwrap(), ..waiting_pod() };
+    hand.begins(DisconnectEndpoint, pod, "10.0.0.8".parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_is_followed_keeps_no_other_act_open() {
+    let mut hand = hand(true).await;
+    for_a_pod_that_is_gone(&mut hand, "gone");
+    hand.verifies(RestartAgent);
+    let running = hand.running();
+    let (id, lease) = (running.id, running.lease.take().unwrap());
+    hand.restarts(id, lease);
+    hand.engine.settle_earlier_acts().await;
+    assert_eq!(hand.outcomes()[0].0, Some(ActOutcome::Disconnected));
+    assert_eq!(hand.outcomes()[1].0, None);
+}
+
+/// One that nobody can tell the end of does not keep the others from theirs.
+#[tokio::test(start_paused = true)]
+async fn several_earlier_acts_are_looked_at_in_turn_each_second() {
+    let mut hand = earlier(DisconnectEndpoint, false).await;
+    for_a_pod_that_is_gone(&mut hand, "second");
+    for_a_pod_that_is_gone(&mut hand, "third");
+    let ended = |hand: &ByHand| hand.outcomes().iter().map(|(end, _)| end.is_some()).collect::<Vec<_>>();
+    for want in [[false, true, false], [false, true, false], [false, true, true]] {
+        hand.engine.settle_earlier_acts().await;
+        assert_eq!(ended(&hand), want);
+        hand.engine.settle_earlier_acts().await;
+        assert_eq!(ended(&hand), want, "within the second");
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
 }
 
 /// One look-up at a time: every five seconds, and every second in turn where there are several.
