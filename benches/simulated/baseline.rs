@@ -28,14 +28,33 @@ pub(crate) struct Baseline {
     agents: BTreeMap<String, Agent>,
 }
 
-/// A pod that was refused an address.
-struct Refusal {
-    namespace: String,
-    pod: String,
-    ip: String,
+/// What it reads, of a cluster or of a case file. What cannot be read is nothing to it.
+pub(crate) trait Reads {
+    /// All Events for the reason `FailedCreatePodSandBox`.
+    async fn events(&mut self) -> Vec<Value>;
+    async fn pod(&mut self, namespace: &str, name: &str) -> Option<Value>;
+    async fn pods_with(&mut self, ip: &str) -> Vec<Value>;
+    async fn endpoints(&mut self) -> Vec<Value>;
+    /// Whether a node's agent tells, in time, of an endpoint with that address.
+    async fn is_held(&mut self, node: &str, ip: &str) -> bool;
 }
 
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+/// A pod that was refused an address.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Refusal {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) ip: String,
+}
+
+/// What it does about a refusal, on which node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Does {
+    Disconnect(String),
+    Restart(String),
+}
+
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -65,60 +84,15 @@ impl Baseline {
 
     async fn round(&mut self) {
         let mut restarted = BTreeSet::new();
-        for refusal in self.refusals().await {
-            self.look(&refusal, &mut restarted).await;
-        }
-    }
-
-    async fn refusals(&mut self) -> Vec<Refusal> {
-        let events = self.list("/api/v1/events", "fieldSelector=reason%3DFailedCreatePodSandBox").await;
-        let of = |event: &Value| {
-            Some(Refusal {
-                namespace: text(event, "/involvedObject/namespace").to_owned(),
-                pod: text(event, "/involvedObject/name").to_owned(),
-                ip: refused_address(text(event, "/message"))?,
-            })
-        };
-        let found: Vec<Refusal> = events.iter().filter_map(of).collect();
-        // Several Events of one pod are one wedge.
-        let mut seen = BTreeSet::new();
-        found
-            .into_iter()
-            .filter(|it| seen.insert((it.namespace.clone(), it.pod.clone(), it.ip.clone())))
-            .collect()
-    }
-
-    async fn look(&mut self, refusal: &Refusal, restarted: &mut BTreeSet<String>) {
-        let Refusal { namespace, pod, ip } = refusal;
-        let Some(waiting) = self.get(&format!("/api/v1/namespaces/{namespace}/pods/{pod}")).await else {
-            return;
-        };
-        if text(&waiting, "/status/phase") != "Pending" || !text(&waiting, "/status/podIP").is_empty() {
-            return;
-        }
-        let holders = self.list("/api/v1/pods", &format!("fieldSelector=status.podIP%3D{ip}")).await;
-        if holders.iter().any(is_live) {
-            return;
-        }
-        for endpoint in self.list("/apis/cilium.io/v2/ciliumendpoints", "").await {
-            if text(&endpoint, "/status/networking/addressing/0/ipv4") != ip {
-                continue;
+        for refusal in refusals(self).await {
+            match decide(self, &refusal).await {
+                Some(Does::Disconnect(node)) => {
+                    let Some(agent) = self.agents.get(&node) else { continue };
+                    drop(tokio::time::timeout(PATIENCE, ask(agent, Method::DELETE, &refusal.ip)).await);
+                }
+                Some(Does::Restart(node)) if restarted.insert(node.clone()) => self.restart(&node).await,
+                Some(Does::Restart(_)) | None => {}
             }
-            let (namespace, name) =
-                (text(&endpoint, "/metadata/namespace"), text(&endpoint, "/metadata/name"));
-            let owner = self.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await;
-            if owner.as_ref().is_some_and(is_live) {
-                return;
-            }
-        }
-        let node = text(&waiting, "/spec/nodeName").to_owned();
-        let Some(agent) = self.agents.get(&node).cloned() else { return };
-        let path = format!("/v1/endpoint/ipv4:{ip}");
-        let found = tokio::time::timeout(PATIENCE, ask(&agent, Method::GET, &path)).await;
-        if matches!(found, Ok(Ok(StatusCode::OK))) {
-            drop(tokio::time::timeout(PATIENCE, ask(&agent, Method::DELETE, &path)).await);
-        } else if restarted.insert(node.clone()) {
-            self.restart(&node).await;
         }
     }
 
@@ -129,10 +103,6 @@ impl Baseline {
             let path = format!("/api/v1/namespaces/kube-system/pods/{}", text(&pod, "/metadata/name"));
             drop(self.call(Method::DELETE, &path).await);
         }
-    }
-
-    async fn get(&mut self, path: &str) -> Option<Value> {
-        self.call(Method::GET, path).await
     }
 
     /// A list in pages of 500, as kubectl reads one.
@@ -161,11 +131,74 @@ impl Baseline {
     }
 }
 
-async fn ask(agent: &Agent, method: Method, path: &str) -> io::Result<StatusCode> {
+impl Reads for Baseline {
+    async fn events(&mut self) -> Vec<Value> {
+        self.list("/api/v1/events", "fieldSelector=reason%3DFailedCreatePodSandBox").await
+    }
+
+    async fn pod(&mut self, namespace: &str, name: &str) -> Option<Value> {
+        self.call(Method::GET, &format!("/api/v1/namespaces/{namespace}/pods/{name}")).await
+    }
+
+    async fn pods_with(&mut self, ip: &str) -> Vec<Value> {
+        self.list("/api/v1/pods", &format!("fieldSelector=status.podIP%3D{ip}")).await
+    }
+
+    async fn endpoints(&mut self) -> Vec<Value> {
+        self.list("/apis/cilium.io/v2/ciliumendpoints", "").await
+    }
+
+    async fn is_held(&mut self, node: &str, ip: &str) -> bool {
+        let Some(agent) = self.agents.get(node) else { return false };
+        let found = tokio::time::timeout(PATIENCE, ask(agent, Method::GET, ip)).await;
+        matches!(found, Ok(Ok(StatusCode::OK)))
+    }
+}
+
+/// Pods that were refused, by their Events.
+pub(crate) async fn refusals(reads: &mut impl Reads) -> BTreeSet<Refusal> {
+    let of = |event: &Value| {
+        Some(Refusal {
+            namespace: text(event, "/involvedObject/namespace").to_owned(),
+            pod: text(event, "/involvedObject/name").to_owned(),
+            ip: refused_address(text(event, "/message"))?,
+        })
+    };
+    // Several Events of one pod are one wedge.
+    reads.events().await.iter().filter_map(of).collect()
+}
+
+pub(crate) async fn decide(reads: &mut impl Reads, refusal: &Refusal) -> Option<Does> {
+    let Refusal { namespace, pod, ip } = refusal;
+    let waiting = reads.pod(namespace, pod).await?;
+    if text(&waiting, "/status/phase") != "Pending" || !text(&waiting, "/status/podIP").is_empty() {
+        return None;
+    }
+    if reads.pods_with(ip).await.iter().any(is_live) {
+        return None;
+    }
+    for endpoint in reads.endpoints().await {
+        if text(&endpoint, "/status/networking/addressing/0/ipv4") != ip {
+            continue;
+        }
+        let (namespace, name) = (text(&endpoint, "/metadata/namespace"), text(&endpoint, "/metadata/name"));
+        if reads.pod(namespace, name).await.as_ref().is_some_and(is_live) {
+            return None;
+        }
+    }
+    let node = text(&waiting, "/spec/nodeName").to_owned();
+    Some(if reads.is_held(&node, ip).await { Does::Disconnect(node) } else { Does::Restart(node) })
+}
+
+/// GET or DELETE of the endpoint with that address.
+async fn ask(agent: &Agent, method: Method, ip: &str) -> io::Result<StatusCode> {
     let (mut client, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(agent.dial()?)).await.map_err(io::Error::other)?;
-    let request =
-        Request::builder().method(method).uri(path).header("host", "agent").header("user-agent", NAME);
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("/v1/endpoint/ipv4:{ip}"))
+        .header("host", "agent")
+        .header("user-agent", NAME);
     let request = request.body(Full::new(Bytes::new())).expect("a request");
     let asking = async {
         let answer = client.send_request(request).await.map_err(io::Error::other)?;

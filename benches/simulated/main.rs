@@ -9,6 +9,7 @@ mod baseline;
 mod cluster;
 #[path = "../../tests/support/cores.rs"]
 mod cores;
+mod corpus;
 #[path = "../../tests/support/in_memory.rs"]
 mod in_memory;
 mod latency;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::baseline::NAME;
 use crate::cores::on_all_cores;
+use crate::corpus;
 use crate::in_memory::on_paused_time;
 use crate::latency::{Took, wedges};
 use crate::numbers::{float, grouped, middle_and_tail, ratio, table};
@@ -103,6 +104,7 @@ fn pad(stage: &Stage) {
 }
 
 pub(crate) fn section() {
+    corpus::tables();
     wrong_acts::tables();
     latencies();
     costs();

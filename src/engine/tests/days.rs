@@ -15,7 +15,7 @@ use super::fixtures::reserved;
 use super::hands::Hands;
 use super::options;
 use super::telling::Heard;
-use super::world::{AtOdds, Faults, World};
+use super::world::{AtOdds, Faults, Record, World};
 use crate::domain::{Judgement, Limits, Observation, PodName, RemedyKind, judge};
 use crate::engine::{EngineOptions, Judge};
 use crate::ledger::{BoundOptions, BucketOptions, Ledger};
@@ -47,6 +47,28 @@ pub(super) async fn go_on(world: &World, time: Duration, mut each: impl FnMut(&W
         tokio::time::sleep(Duration::from_millis(1000 + world.random(7))).await;
         each(world);
         world.turn();
+    }
+}
+
+/// Lets the world go on until it is so, for an hour at most.
+pub(super) async fn go_on_until(world: &World, mut is_so: impl FnMut(&World) -> bool) {
+    let begin = Instant::now();
+    while !is_so(world) {
+        assert!(
+            begin.elapsed() < Duration::from_hours(1),
+            "not within an hour: {:?}",
+            world.record(Record::clone)
+        );
+        go_on(world, Duration::from_secs(1), |_| {}).await;
+    }
+}
+
+/// Ends in the millisecond in which it is so, within ten minutes.
+pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_mins(10), "not within ten minutes");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -223,13 +245,7 @@ async fn a_hundred_leaked_endpoints_are_all_healed() {
     let world = World::new(13);
     let dir = directory();
     hundred(&world, true).await;
-    let start = Instant::now();
-    process(&world, dir.path(), judge, async {
-        while world.record(|record| record.freed) < 100 {
-            go_on(&world, Duration::from_secs(1), |_| {}).await;
-            assert!(start.elapsed() < Duration::from_hours(1), "{:?}", world.record(|record| record.freed));
-        }
-    })
-    .await;
+    let all = go_on_until(&world, |world| world.record(|record| record.freed) == 100);
+    process(&world, dir.path(), judge, all).await;
     assert_eq!(acts_of(&world, RemedyKind::DisconnectEndpoint).len(), 100, "each once");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::days::{directory, go_on, process_with};
+use super::days::{directory, go_on, go_on_until, process_with};
 use super::options;
 use super::telling::{Heard, wedge};
 use super::world::{Faults, World};
@@ -58,9 +58,7 @@ async fn look_ups_without_an_answer_do_not_end_it() {
     world.set_faults(Faults { useless: true, ..Faults::default() });
     let deaf = Faults { useless: true, lookups: 100, ..Faults::default() };
     let life = async {
-        while world.record(|record| record.freed) == 0 {
-            go_on(&world, Duration::from_secs(1), |_| {}).await;
-        }
+        go_on_until(&world, |world| world.record(|record| record.freed) > 0).await;
         go_on(&world, Duration::from_secs(5), |_| {}).await;
         world.set_faults(deaf);
         go_on(&world, Duration::from_mins(4), |_| {}).await;

@@ -7,7 +7,7 @@ use rstest::rstest;
 use tokio::time::Instant;
 
 use super::answers::{Answers, after};
-use super::days::{directory, go_on};
+use super::days::{directory, go_on, until};
 use super::fixtures::{reserved, unanswered, waiting_pod};
 use super::hands::{ByHand, Hands};
 use super::options;
@@ -45,9 +45,7 @@ async fn a_stop_ends_it_with_everything_on_record() {
     let heard = Heard::new(&world);
     let (engine, hands) = Hands::on(&world, dir.path(), options(judge), &heard);
     let stopping = async {
-        while heard.briefs().len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(|| heard.briefs().len() >= 2).await;
         hands.stop.send_replace(true);
     };
     tokio::join!(engine.run(hands.stopping), stopping);

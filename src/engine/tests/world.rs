@@ -7,12 +7,12 @@ mod parts;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::answers::Answers;
+use super::days::until;
 use super::fixtures::{agent_pod, reserved, start_of_time, waiting_pod};
 use crate::domain::{
     AgentPod, ContainerId, Containers, Controller, Event, Phase, Pod, PodName, PodUid, RemedyKind,
@@ -54,7 +54,7 @@ pub(super) enum AtOdds {
 }
 
 /// What happened, by the world's own word.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Record {
     /// Each call that was meant to change something.
     pub(super) acts: Vec<(Timestamp, RemedyKind)>,
@@ -208,9 +208,7 @@ impl World {
 
     /// Ends when that many namespaces were asked for.
     pub(super) async fn asked_for(&self, namespaces: usize) {
-        while self.record(|record| record.namespaces.len() < namespaces) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(|| self.record(|record| record.namespaces.len() >= namespaces)).await;
     }
 
     pub(super) fn random(&self, below: u64) -> u64 {
