@@ -100,7 +100,7 @@ fn files() -> Vec<PathBuf> {
 /// What is right for a pod that was refused an address: verdict and remedy.
 fn right<'e>(expected: &'e [ExpectedFinding], subject: &str, ip: Option<&str>) -> (&'e str, &'e str) {
     let about = |it: &&ExpectedFinding| it.subject == subject && (it.ip.is_none() || it.ip.as_deref() == ip);
-    expected.iter().find(about).map_or(("no wedge", "none"), |it| {
+    expected.iter().find(about).map_or(("none: it is no wedge", "none"), |it| {
         (it.verdict.as_deref().unwrap_or("any"), it.remedy.as_deref().unwrap_or("none"))
     })
 }
@@ -108,12 +108,6 @@ fn right<'e>(expected: &'e [ExpectedFinding], subject: &str, ip: Option<&str>) -
 fn count(file: &Path, rows: &mut BTreeMap<String, Row>) {
     let snapshot = Snapshot::load(file).unwrap_or_else(|error| panic!("{error}"));
     let expect = snapshot.expect.clone().unwrap_or_else(|| panic!("{}: no `expect`", file.display()));
-    for expected in &expect.findings {
-        if expected.subject.starts_with("Pod ") {
-            let verdict = expected.verdict.clone().unwrap_or_else(|| "any".to_owned());
-            rows.entry(verdict).or_default().wedges += 1;
-        }
-    }
     let text = std::fs::read_to_string(file).expect("a case");
     let mut case = Case(serde_saphyr::from_str(&text).expect("a case"));
     let (report, does) = on_paused_time(async {
@@ -123,10 +117,13 @@ fn count(file: &Path, rows: &mut BTreeMap<String, Row>) {
         }
         (replay(&snapshot, &Limits::default()).await, does)
     });
-    for finding in report.findings.iter().filter(|it| it.remedy != "none") {
+    for finding in report.findings.iter().filter(|it| it.is_on_wedge()) {
         let (verdict, remedy) = right(&expect.findings, &finding.subject.to_string(), finding.ip.as_deref());
-        let acts = &mut rows.entry(verdict.to_owned()).or_default().watchdog;
+        let row = rows.entry(verdict.to_owned()).or_default();
+        row.wedges += 1;
+        let acts = &mut row.watchdog;
         match finding.remedy.as_str() {
+            "none" => {}
             _ if finding.remedy == remedy => acts.right += 1,
             "disconnect-endpoint" => acts.disconnects += 1,
             _ => acts.others += 1,
@@ -152,7 +149,7 @@ pub(crate) fn tables() {
     let mut all = Row::default();
     let mut rows: Vec<Vec<String>> = Vec::new();
     for (verdict, row) in &by_verdict {
-        rows.push(cells(&format!("`{verdict}`"), row));
+        rows.push(cells(verdict, row));
         all.wedges += row.wedges;
         for (sum, part) in [(&mut all.watchdog, &row.watchdog), (&mut all.baseline, &row.baseline)] {
             sum.right += part.right;
@@ -168,7 +165,7 @@ pub(crate) fn tables() {
     table(
         &[
             "",
-            "pods that wait",
+            "wedges",
             "watchdog: right acts",
             "wrong disconnects",
             "wrong deletions",

@@ -73,7 +73,7 @@ pub(crate) async fn run(
     planned: Vec<Planned>,
     live: impl AsyncFnOnce(&Scene) -> Result<(), String>,
 ) -> Outcome {
-    let scene = Scene::new(seed, mode, pull).await;
+    let scene = Scene::new(seed, mode, pull, planned.len() < 2).await;
     let mut keeper = tokio::spawn(keep(scene.clone(), planned));
     let lived = async {
         live(&scene).await?;
@@ -187,13 +187,8 @@ async fn live(scene: &Scene, dice: &mut Dice) -> Result<(), String> {
                 scene.pod("shop", &format!("web-{web}"), &format!("10.244.1.{}", 20 + web));
             }
             8 => {
-                // What waits goes away: its wedge is nobody's business any more.
-                let waits = scene.unhealed();
-                if let Some((namespace, name)) =
-                    waits.first().and_then(|it| it.split(' ').next()?.split_once('/'))
-                {
-                    scene.remove(namespace, name, false);
-                }
+                // Its wedge is nobody's business any more.
+                scene.leave();
             }
             _ => {
                 // The next pod takes the address that is being healed.

@@ -12,7 +12,7 @@ use cilium_leak_healer::clock::WallClock;
 use cilium_leak_healer::domain::RemedyKind;
 use cilium_leak_healer::ledger::{Act, BoundOptions, BucketOptions, Ledger};
 use cilium_leak_healer::sim::{
-    ApiOptions, Cluster, ClusterOptions, DeleteOptions, IP_ANNOTATION, Node, NodeOptions, PODS,
+    ApiOptions, Cluster, ClusterOptions, DeleteOptions, IP_ANNOTATION, NAMESPACES, Node, NodeOptions, PODS,
     RemovedEndpoint, Workload, WorkloadKind,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -33,7 +33,20 @@ pub(crate) struct Truth {
     /// When, and the pod's UID.
     pub(crate) deletes: Vec<(Timestamp, String)>,
     moved: HashSet<(String, String)>,
+    /// From when until when people wanted nothing to be done.
+    hands_off: Vec<HandsOff>,
     pub(crate) violations: Vec<String>,
+}
+
+/// A pause, or an opt-out.
+#[derive(Debug, Clone, Copy)]
+struct HandsOff {
+    why: &'static str,
+    from: Timestamp,
+    /// `None`: it goes on.
+    until: Option<Timestamp>,
+    /// An act that was about to begin may still begin within this.
+    grace: SignedDuration,
 }
 
 /// What becomes of a pod between its sandbox and its container.
@@ -52,6 +65,8 @@ pub(crate) struct Scene {
     truth: Arc<Mutex<Truth>>,
     /// How far the node's wall clock is off, in milliseconds.
     skew: Arc<AtomicI64>,
+    /// Nothing but one thing goes wrong: when acts began is told by the cluster's clock, and no answer is old.
+    alone: bool,
     /// So many acts were found on record.
     recorded: Arc<AtomicUsize>,
     dir: Arc<TempDir>,
@@ -72,7 +87,8 @@ fn is_live(pod: &Value) -> bool {
 
 impl Scene {
     /// A node whose agent has been up for long, in an IPAM mode.
-    pub(crate) async fn new(seed: u64, ipam_mode: &str, pull: Pull) -> Self {
+    /// `alone`: at most one thing will go wrong.
+    pub(crate) async fn new(seed: u64, ipam_mode: &str, pull: Pull, alone: bool) -> Self {
         let dir = directory();
         let options = ClusterOptions {
             api: ApiOptions::with_manifests(),
@@ -80,6 +96,10 @@ impl Scene {
             seed: Some(seed),
         };
         let cluster = Cluster::start(options).await.expect("an API server");
+        cluster
+            .api()
+            .create(&NAMESPACES, json!({"metadata": {"name": "shop"}}))
+            .expect("the pods' namespace");
         let mut options = NodeOptions::new(NODE, 1, dir.path().join("run"));
         options.agent_started = Some(cluster.now() - SignedDuration::from_hours(30));
         options.agent.ingress_ip = INGRESS.parse().ok();
@@ -105,6 +125,7 @@ impl Scene {
             node,
             truth: Arc::default(),
             skew: Arc::default(),
+            alone,
             recorded: Arc::default(),
             dir: Arc::new(dir),
             token: token.into(),
@@ -194,6 +215,55 @@ impl Scene {
         drop(self.cluster.api().create(&PODS, pod));
     }
 
+    /// The first stale endpoint that a pod waits for goes, and a new pod gets its address.
+    pub(crate) fn reuse(&self, name: &str) {
+        let ip = self.unhealed().first().and_then(|it| it.split(' ').next_back()?.parse::<IpAddr>().ok());
+        if let Some(ip) = ip {
+            self.node.agent().remove_endpoint(ip);
+            self.pod("shop", name, &ip.to_string());
+        }
+    }
+
+    /// The first pod that waits for a stale endpoint's address goes.
+    pub(crate) fn leave(&self) {
+        let waits = self.unhealed();
+        let first = waits.first().and_then(|it| it.split(' ').next()?.split_once('/'));
+        if let Some((namespace, name)) = first {
+            self.remove(namespace, name, false);
+        }
+    }
+
+    /// People pause the watchdog, or let it go on.
+    pub(crate) fn pause(&self, on: bool) {
+        let annotation = json!({"cilium-leak-healer/paused": on.then_some("by hand")});
+        self.hands_off("cilium-leak-healer", &json!({"annotations": annotation}));
+        self.note(on, "paused", SignedDuration::from_secs(1));
+    }
+
+    /// The pods' namespace opts out, or does not any more.
+    pub(crate) fn opt_out(&self, on: bool) {
+        let label = json!({"cilium-leak-healer/opt-out": on.then_some("true")});
+        self.hands_off("shop", &json!({"labels": label}));
+        // It is asked for before the last look at the agent, which has its pace.
+        self.note(on, "opted out", SignedDuration::from_secs(5));
+    }
+
+    fn hands_off(&self, namespace: &str, metadata: &Value) {
+        let patch = json!({"metadata": metadata});
+        self.cluster.api().patch_merge(&NAMESPACES, "", namespace, &patch).expect("a namespace");
+    }
+
+    fn note(&self, on: bool, why: &'static str, grace: SignedDuration) {
+        let now = self.cluster.now();
+        let mut truth = self.truth.lock().unwrap_or_else(PoisonError::into_inner);
+        if on {
+            truth.hands_off.push(HandsOff { why, from: now, until: None, grace });
+        } else {
+            let ends = truth.hands_off.iter_mut().filter(|it| it.why == why && it.until.is_none());
+            ends.for_each(|it| it.until = Some(now));
+        }
+    }
+
     /// A set of one pod with this address.
     pub(crate) fn workload(&self, kind: WorkloadKind, name: &str, ip: &str) {
         let template = json!({
@@ -266,6 +336,19 @@ impl Scene {
             }
             let kept = Ledger::read(&self.state_dir()).map_err(|error| format!("the ledger: {error}"))?;
             let intents = || kept.state().acts().iter().map(Act::intent);
+            for it in truth.hands_off.iter().filter(|_| self.alone) {
+                let within = |act: &&Act| {
+                    act.began() > it.from + it.grace && it.until.is_none_or(|until| act.began() < until)
+                };
+                if let Some(act) = kept.state().acts().iter().find(within) {
+                    return Err(format!(
+                        "{}: an act began while it was {} (since {})",
+                        act.began(),
+                        it.why,
+                        it.from
+                    ));
+                }
+            }
             for (at, container) in &truth.disconnects {
                 let known =
                     intents().any(|it| it.container.as_ref().is_some_and(|id| id.as_str() == container));

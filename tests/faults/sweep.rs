@@ -7,7 +7,7 @@ use cilium_leak_healer::sim::WorkloadKind;
 use crate::in_memory::on_paused_time;
 use crate::run::{Outcome, run};
 use crate::scene::{INGRESS, Pull, Scene};
-use crate::trouble::{How, Kill, Planned, Target, Trouble, What};
+use crate::trouble::{Change, How, Kill, Meanwhile, Planned, Target, Trouble, What};
 
 /// Longer than every time-out of a request.
 const LATE: Duration = Duration::from_secs(12);
@@ -65,7 +65,8 @@ pub(crate) fn troubles(target: Target, nth: u64) -> Vec<Trouble> {
         Target::Agent => Trouble::Agent(How::nth(what, nth)),
     });
     let dies = [false, true].map(|after| Trouble::KillWithin(Kill { target, method: None, nth, after }));
-    fails.chain(dies).collect()
+    let changes = Change::ALL.map(|change| Trouble::Meanwhile(Meanwhile { target, nth, change }));
+    fails.chain(dies).chain(changes).collect()
 }
 
 /// What is wrong after this trouble.
@@ -73,7 +74,9 @@ pub(crate) fn failure(trouble: &Trouble) -> Option<String> {
     let outcome = with(Some(trouble.clone()));
     outcome.failure.or_else(|| {
         // A heal whose answer is lost may be found done: then it takes no second disconnect.
-        let wrong = outcome.disconnected == 0 || outcome.deleted > 1;
+        let needs_none =
+            matches!(trouble, Trouble::Meanwhile(Meanwhile { change: Change::Reuse | Change::Leaves, .. }));
+        let wrong = (outcome.disconnected == 0 && !needs_none) || outcome.deleted > 1;
         wrong.then(|| format!("{} disconnects, {} deletions", outcome.disconnected, outcome.deleted))
     })
 }

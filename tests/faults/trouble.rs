@@ -1,8 +1,6 @@
 //! What goes wrong in a run, drawn from its seed: when, where, for how long, and what of it.
 
 use std::fmt;
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cilium_leak_healer::sim::{Fault, Injected};
@@ -44,8 +42,8 @@ pub(crate) enum Trouble {
     Kill,
     /// The watchdog is killed while a request of its is on the way.
     KillWithin(Kill),
-    /// While the watchdog looks an address up, the endpoint there goes and a new pod gets the address.
-    Reuse(u64),
+    /// While the watchdog waits for an answer, something becomes another thing than what the answer says.
+    Meanwhile(Meanwhile),
     /// The node's wall clock steps, by so many milliseconds.
     ClockStep(i64),
     /// The disk of the ledger is full.
@@ -69,6 +67,32 @@ pub(crate) struct Kill {
     pub(crate) nth: u64,
     /// After it took effect, before the answer is there; else before.
     pub(crate) after: bool,
+}
+
+/// What changes, and within which request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Meanwhile {
+    pub(crate) target: Target,
+    /// In the n-th.
+    pub(crate) nth: u64,
+    pub(crate) change: Change,
+}
+
+/// What changes under the watchdog's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The stale endpoint that a pod waits for goes, and a new pod gets its address.
+    Reuse,
+    /// The pod that waits for a stale endpoint's address goes.
+    Leaves,
+    /// People pause the watchdog, for a while.
+    Pause,
+    /// The pods' namespace opts out, for a while.
+    OptOut,
+}
+
+impl Change {
+    pub(crate) const ALL: [Self; 4] = [Self::Reuse, Self::Leaves, Self::Pause, Self::OptOut];
 }
 
 /// How requests go wrong, and which.
@@ -201,7 +225,11 @@ impl Trouble {
                 let far = dice.one_of(&[2_000, 20_000, 90_000, 600_000, 7_200_000]);
                 Self::ClockStep(if dice.percent(50) { far } else { -far })
             }
-            19 => Self::Reuse(1 + dice.below(6)),
+            19 => Self::Meanwhile(Meanwhile {
+                target: dice.one_of(&[Target::Api, Target::Agent]),
+                nth: 1 + dice.below(60),
+                change: dice.one_of(&Change::ALL),
+            }),
             _ => Self::DiskFull,
         }
     }
@@ -298,7 +326,7 @@ pub(crate) async fn happen(scene: Scene, planned: Planned, order: impl Fn(Order)
             }
             injected.remove();
         }
-        Trouble::Reuse(nth) => reuse(&scene, nth).await,
+        Trouble::Meanwhile(it) => meanwhile(&scene, it, lasts).await,
         Trouble::ClockStep(millis) => {
             scene.set_skew(millis);
             lasts.await;
@@ -312,31 +340,33 @@ pub(crate) async fn happen(scene: Scene, planned: Planned, order: impl Fn(Order)
     }
 }
 
-/// The answer tells of the endpoint that was there; by the time it comes another pod runs on the address.
-async fn reuse(scene: &Scene, nth: u64) {
-    let agent = scene.node.agent();
-    let looked_up = Arc::new(Mutex::new(None));
-    let seen = Arc::clone(&looked_up);
-    let lookup = move |path: &str| {
-        let ip = path.strip_prefix("/v1/endpoint/ipv4:").and_then(|ip| ip.parse::<IpAddr>().ok());
-        seen.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&ip);
-        ip.is_some()
+/// The answer tells of what was there; by the time it comes that is so no more.
+async fn meanwhile(scene: &Scene, Meanwhile { target, nth, change }: Meanwhile, lasts: tokio::time::Sleep) {
+    let late = Fault::late_answer(Duration::from_millis(200)).from_nth(nth).once();
+    let injected = match target {
+        Target::Api => scene.cluster.api().inject(late),
+        Target::Agent => scene.node.agent().inject(late.by(WATCHDOG_AT_AGENT)),
     };
-    let late = Fault::late_answer(Duration::from_millis(200)).path_matching(lookup);
-    let injected = agent.inject(late.by(WATCHDOG_AT_AGENT).from_nth(nth).once());
     tokio::select! {
         biased;
         () = injected.struck() => {
             tokio::time::sleep(Duration::from_millis(20)).await;
-            let ip = *looked_up.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(ip) = ip.filter(|ip| scene.unhealed().iter().any(|it| it.ends_with(&format!(" {ip}")))) {
-                agent.remove_endpoint(ip);
-                scene.pod("shop", &format!("quick-{nth}"), &ip.to_string());
+            match change {
+                Change::Reuse => scene.reuse(&format!("quick-{nth}")),
+                Change::Leaves => scene.leave(),
+                Change::Pause => while_it_lasts(lasts, |on| scene.pause(on)).await,
+                Change::OptOut => while_it_lasts(lasts, |on| scene.opt_out(on)).await,
             }
         }
         () = tokio::time::sleep(Duration::from_mins(3)) => {}
     }
     injected.remove();
+}
+
+async fn while_it_lasts(lasts: tokio::time::Sleep, set: impl Fn(bool)) {
+    set(true);
+    lasts.await;
+    set(false);
 }
 
 async fn over(injected: Injected, lasts: tokio::time::Sleep) {
