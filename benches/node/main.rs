@@ -1,7 +1,8 @@
 //! What `run` costs on one node: memory, CPU and requests at several numbers of pods, idle and while they change; and an hour in
 //! which nothing it holds may grow.
 //!
-//! `cargo bench --bench node` runs `idle` and `churn`; names of sections (`idle`, `churn`, `soak`) run only those. The daemon is the
+//! `cargo bench --bench node` runs `idle` and `churn`; names of sections (`idle`, `churn`, `soak`) run only those, numbers only
+//! so many pods. The daemon is the
 //! release build, as a process of its own, on the simulated cluster; the pods have the size of real ones.
 //! `CILIUM_LEAK_HEALER_BIN` names another binary to measure, for example the static one. `SOAK_MINUTES` says how long `soak` is.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
@@ -35,7 +36,12 @@ const CHANGE: Duration = Duration::from_millis(20);
 
 fn main() {
     // `cargo bench` passes flags for the standard harness.
-    let mut wanted: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let words = || std::env::args().skip(1).filter(|word| !word.starts_with("--"));
+    let mut sizes: Vec<u32> = words().filter_map(|word| word.parse().ok()).collect();
+    if sizes.is_empty() {
+        sizes = SIZES.to_vec();
+    }
+    let mut wanted: Vec<String> = words().filter(|word| word.parse::<u32>().is_err()).collect();
     if wanted.is_empty() {
         wanted = vec!["idle".to_owned(), "churn".to_owned()];
     }
@@ -48,7 +54,7 @@ fn main() {
                     "| pods | resident (KiB) | resident, peak (KiB) | CPU (ms a minute) | changes | API requests a minute | agent calls a minute |"
                 );
                 println!("|---:|---:|---:|---:|---:|---:|---:|");
-                for pods in SIZES {
+                for &pods in &sizes {
                     runtime.block_on(in_directory(async |dir| measure(dir, pods, section == "churn").await));
                 }
             }
