@@ -12,8 +12,8 @@ use crate::in_memory::on_paused_time;
 use crate::scene::{INGRESS, Pull, Scene};
 use crate::trouble::{Order, Planned, happen, plan};
 
-/// How long things go wrong.
-const TROUBLE: Duration = Duration::from_mins(3);
+/// How long things go wrong: past the two quiet minutes after the start, also after a kill.
+const TROUBLE: Duration = Duration::from_mins(5);
 /// After that all must be healed within this: longer than the breaker's cool-down and the memory of what did not help.
 const QUIET: Duration = Duration::from_hours(2);
 /// A watchdog that was killed is started again after this.

@@ -45,9 +45,10 @@ struct HandsOff {
     from: Timestamp,
     /// `None`: it goes on.
     until: Option<Timestamp>,
-    /// An act that was about to begin may still begin within this.
-    grace: SignedDuration,
 }
+
+/// An act that was about to begin may still begin within this.
+const GRACE: SignedDuration = SignedDuration::from_millis(500);
 
 /// What becomes of a pod between its sandbox and its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,15 +238,14 @@ impl Scene {
     pub(crate) fn pause(&self, on: bool) {
         let annotation = json!({"cilium-leak-healer/paused": on.then_some("by hand")});
         self.hands_off("cilium-leak-healer", &json!({"annotations": annotation}));
-        self.note(on, "paused", SignedDuration::from_secs(1));
+        self.note(on, "paused");
     }
 
     /// The pods' namespace opts out, or does not any more.
     pub(crate) fn opt_out(&self, on: bool) {
         let label = json!({"cilium-leak-healer/opt-out": on.then_some("true")});
         self.hands_off("shop", &json!({"labels": label}));
-        // It is asked for before the last look at the agent, which has its pace.
-        self.note(on, "opted out", SignedDuration::from_secs(5));
+        self.note(on, "opted out");
     }
 
     fn hands_off(&self, namespace: &str, metadata: &Value) {
@@ -253,11 +253,11 @@ impl Scene {
         self.cluster.api().patch_merge(&NAMESPACES, "", namespace, &patch).expect("a namespace");
     }
 
-    fn note(&self, on: bool, why: &'static str, grace: SignedDuration) {
+    fn note(&self, on: bool, why: &'static str) {
         let now = self.cluster.now();
         let mut truth = self.truth.lock().unwrap_or_else(PoisonError::into_inner);
         if on {
-            truth.hands_off.push(HandsOff { why, from: now, until: None, grace });
+            truth.hands_off.push(HandsOff { why, from: now, until: None });
         } else {
             let ends = truth.hands_off.iter_mut().filter(|it| it.why == why && it.until.is_none());
             ends.for_each(|it| it.until = Some(now));
@@ -338,7 +338,7 @@ impl Scene {
             let intents = || kept.state().acts().iter().map(Act::intent);
             for it in truth.hands_off.iter().filter(|_| self.alone) {
                 let within = |act: &&Act| {
-                    act.began() > it.from + it.grace && it.until.is_none_or(|until| act.began() < until)
+                    act.began() > it.from + GRACE && it.until.is_none_or(|until| act.began() < until)
                 };
                 if let Some(act) = kept.state().acts().iter().find(within) {
                     return Err(format!(
