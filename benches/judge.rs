@@ -3,10 +3,13 @@
 //!
 //! `cargo bench --bench judge`. No I/O is measured. Ratios are within one run; it fails if anything grows faster than what it reads.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+#![allow(unreachable_pub, reason = "nothing outside uses a benchmark")]
+
+#[path = "support/cases.rs"]
+mod cases;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cilium_leak_healer::domain::{Judgement, Limits, Lookup, NotWedged, Observation, Phase, Pod, judge};
@@ -51,13 +54,8 @@ fn name(judgement: &Judgement) -> String {
 /// Each waiting pod of the corpus, as the judge sees it.
 fn observations() -> Vec<Observation> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let mut files: Vec<_> =
-        std::fs::read_dir(dir).expect("the cases").filter_map(|file| Some(file.ok()?.path())).collect();
-    files.retain(|file| file.extension().is_some_and(|end| end == "yaml"));
-    files.sort();
     let mut all = Vec::new();
-    for file in files {
+    for file in cases::files() {
         let snapshot = Snapshot::load(&file).unwrap_or_else(|error| panic!("{error}"));
         let view = View::new(&snapshot);
         for pod in &view.pods {

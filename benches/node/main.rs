@@ -2,8 +2,8 @@
 //! which nothing it holds may grow.
 //!
 //! `cargo bench --bench node` runs `idle` and `churn`; names of sections (`idle`, `churn`, `soak`) run only those, numbers only
-//! so many pods. The daemon is the
-//! release build, as a process of its own, on the simulated cluster; the pods have the size of real ones.
+//! so many pods. The daemon is the release build, as a process of its own, on the simulated cluster; the pods have the size of
+//! real ones.
 //! `CILIUM_LEAK_HEALER_BIN` names another binary to measure, for example the static one. `SOAK_MINUTES` says how long `soak` is.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
 #![allow(unreachable_pub, reason = "nothing outside uses a benchmark")]

@@ -1,13 +1,14 @@
 //! What the watchdog's judgement and the loop over the cluster's Events would do in each case of the corpus, beside what is right.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cilium_leak_healer::domain::Limits;
 use cilium_leak_healer::snapshot::{ExpectedFinding, Snapshot, replay};
 use serde_json::Value;
 
 use crate::baseline::{Does, Reads, Refusal, decide, refusals, text};
+use crate::cases;
 use crate::in_memory::on_paused_time;
 use crate::numbers::table;
 
@@ -87,16 +88,6 @@ struct Acts {
     others: usize,
 }
 
-fn files() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
-    let entries = std::fs::read_dir(dir).expect("the cases").map(|file| file.expect("an entry").path());
-    let mut files: Vec<PathBuf> =
-        entries.filter(|file| file.extension().is_some_and(|end| end == "yaml")).collect();
-    files.sort();
-    assert!(files.len() > 50, "only {} case files: is tests/cases whole?", files.len());
-    files
-}
-
 /// What is right for a pod that was refused an address: verdict and remedy.
 fn right<'e>(expected: &'e [ExpectedFinding], subject: &str, ip: Option<&str>) -> (&'e str, &'e str) {
     let about = |it: &&ExpectedFinding| it.subject == subject && (it.ip.is_none() || it.ip.as_deref() == ip);
@@ -106,9 +97,9 @@ fn right<'e>(expected: &'e [ExpectedFinding], subject: &str, ip: Option<&str>) -
 }
 
 fn count(file: &Path, rows: &mut BTreeMap<String, Row>) {
-    let snapshot = Snapshot::load(file).unwrap_or_else(|error| panic!("{error}"));
-    let expect = snapshot.expect.clone().unwrap_or_else(|| panic!("{}: no `expect`", file.display()));
     let text = std::fs::read_to_string(file).expect("a case");
+    let snapshot = Snapshot::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let expect = snapshot.expect.clone().unwrap_or_else(|| panic!("{}: no `expect`", file.display()));
     let mut case = Case(serde_saphyr::from_str(&text).expect("a case"));
     let (report, does) = on_paused_time(async {
         let mut does: Vec<(Refusal, Does)> = Vec::new();
@@ -142,7 +133,7 @@ fn count(file: &Path, rows: &mut BTreeMap<String, Row>) {
 }
 
 pub(crate) fn tables() {
-    let (mut by_verdict, files) = (BTreeMap::new(), files());
+    let (mut by_verdict, files) = (BTreeMap::new(), cases::files());
     for file in &files {
         count(file, &mut by_verdict);
     }

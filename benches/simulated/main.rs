@@ -4,8 +4,11 @@
 //! `side-by-side`, `month`) run only those. Times and counts are those of the paused clock: the same on each machine. Each section fails if
 //! what it measured cannot be.
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs, reason = "a benchmark")]
+#![allow(unreachable_pub, reason = "nothing outside uses a benchmark")]
 
 mod baseline;
+#[path = "../support/cases.rs"]
+mod cases;
 mod cluster;
 #[path = "../../tests/support/cores.rs"]
 mod cores;

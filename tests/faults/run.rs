@@ -231,6 +231,7 @@ async fn settle(scene: &Scene) -> Result<Duration, String> {
             return Ok(time);
         }
         if time > QUIET {
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
             return Err(format!("not healed in {} h: {}", QUIET.as_secs() / 3600, left.join(", ")));
         }
         scene.go_on(Duration::from_secs(5)).await?;

@@ -1,6 +1,7 @@
 //! One simulated node in memory, and the truth about it: who looks on when an endpoint or a pod goes.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -22,6 +23,8 @@ use tempfile::TempDir;
 use crate::in_memory::{directory, watchdog};
 
 pub(crate) const NODE: &str = "worker-1";
+/// When each run begins.
+pub(crate) const START: &str = "2026-06-18T08:00:00Z";
 /// The address of the node's ingress endpoint.
 pub(crate) const INGRESS: &str = "10.244.1.7";
 
@@ -49,6 +52,20 @@ struct HandsOff {
 
 /// An act that was about to begin may still begin within this.
 const GRACE: SignedDuration = SignedDuration::from_millis(500);
+
+/// A pod that waits for the address of a stale endpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct Unhealed {
+    namespace: String,
+    name: String,
+    ip: IpAddr,
+}
+
+impl fmt::Display for Unhealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} on {}", self.namespace, self.name, self.ip)
+    }
+}
 
 /// What becomes of a pod between its sandbox and its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,11 +108,8 @@ impl Scene {
     /// `alone`: at most one thing will go wrong.
     pub(crate) async fn new(seed: u64, ipam_mode: &str, pull: Pull, alone: bool) -> Self {
         let dir = directory();
-        let options = ClusterOptions {
-            api: ApiOptions::with_manifests(),
-            now: "2026-06-18T08:00:00Z".parse().ok(),
-            seed: Some(seed),
-        };
+        let options =
+            ClusterOptions { api: ApiOptions::with_manifests(), now: START.parse().ok(), seed: Some(seed) };
         let cluster = Cluster::start(options).await.expect("an API server");
         cluster
             .api()
@@ -218,8 +232,8 @@ impl Scene {
 
     /// The first stale endpoint that a pod waits for goes, and a new pod gets its address.
     pub(crate) fn reuse(&self, name: &str) {
-        let ip = self.unhealed().first().and_then(|it| it.split(' ').next_back()?.parse::<IpAddr>().ok());
-        if let Some(ip) = ip {
+        if let Some(Unhealed { ip, .. }) = self.unhealed().first() {
+            let ip = *ip;
             self.node.agent().remove_endpoint(ip);
             self.pod("shop", name, &ip.to_string());
         }
@@ -227,9 +241,7 @@ impl Scene {
 
     /// The first pod that waits for a stale endpoint's address goes.
     pub(crate) fn leave(&self) {
-        let waits = self.unhealed();
-        let first = waits.first().and_then(|it| it.split(' ').next()?.split_once('/'));
-        if let Some((namespace, name)) = first {
+        if let Some(Unhealed { namespace, name, .. }) = self.unhealed().first() {
             self.remove(namespace, name, false);
         }
     }
@@ -297,7 +309,7 @@ impl Scene {
     }
 
     /// Pods that wait for an address that a stale endpoint holds: what has to be healed.
-    pub(crate) fn unhealed(&self) -> Vec<String> {
+    pub(crate) fn unhealed(&self) -> Vec<Unhealed> {
         let kubelet = self.node.kubelet();
         let live: HashMap<String, String> = self
             .pods()
@@ -306,16 +318,15 @@ impl Scene {
             .filter_map(|pod| Some((kubelet.sandbox_of(uid(pod))?, uid(pod).to_owned())))
             .collect();
         let waits = |pod: &Value| {
-            let ip = pod["metadata"]["annotations"][IP_ANNOTATION].as_str()?.to_owned();
+            let ip: IpAddr = pod["metadata"]["annotations"][IP_ANNOTATION].as_str()?.parse().ok()?;
             let waiting = text(pod, "/status/phase") == "Pending" && kubelet.sandbox_of(uid(pod)).is_none();
-            let holder = self.node.agent().holder(ip.parse::<IpAddr>().ok()?).filter(|_| waiting)?;
+            let holder = self.node.agent().holder(ip).filter(|_| waiting)?;
             let container = text(&holder, "/status/external-identifiers/container-id").to_owned();
             let attachment = text(&holder, "/status/external-identifiers/cni-attachment-id");
             let of = if container.is_empty() { attachment.split(':').next()?.to_owned() } else { container };
             let stale = !of.is_empty() && !live.contains_key(&of);
-            stale.then(|| {
-                format!("{}/{} on {ip}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"))
-            })
+            let (namespace, name) = (text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
+            stale.then(|| Unhealed { namespace: namespace.to_owned(), name: name.to_owned(), ip })
         };
         self.pods().iter().filter_map(waits).collect()
     }
@@ -336,7 +347,7 @@ impl Scene {
             }
             let kept = Ledger::read(&self.state_dir()).map_err(|error| format!("the ledger: {error}"))?;
             let intents = || kept.state().acts().iter().map(Act::intent);
-            for it in truth.hands_off.iter().filter(|_| self.alone) {
+            for it in if self.alone { truth.hands_off.as_slice() } else { &[] } {
                 let within = |act: &&Act| {
                     act.began() > it.from + GRACE && it.until.is_none_or(|until| act.began() < until)
                 };

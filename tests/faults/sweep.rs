@@ -6,7 +6,7 @@ use cilium_leak_healer::sim::WorkloadKind;
 
 use crate::in_memory::on_paused_time;
 use crate::run::{Outcome, run};
-use crate::scene::{INGRESS, Pull, Scene};
+use crate::scene::{INGRESS, Pull, START, Scene};
 use crate::trouble::{Change, How, Kill, Meanwhile, Planned, Target, Trouble, What};
 
 /// Until the leak is healed and the pod on Cilium's own address is moved, where nothing goes wrong: the quiet period after
@@ -39,8 +39,8 @@ fn with(trouble: Option<Trouble>) -> Outcome {
 /// How many requests the watchdog makes at each server while the wedges are healed, where nothing goes wrong.
 pub(crate) fn requests() -> (Outcome, u64, u64) {
     let outcome = with(None);
-    let end = "2026-06-18T08:00:00Z".parse::<jiff::Timestamp>().expect("a time") + ALL_DONE;
-    let early = |line: &&String| line.as_str() < end.to_string().as_str();
+    let end = (START.parse::<jiff::Timestamp>().expect("a time") + ALL_DONE).to_string();
+    let early = |line: &&String| line.as_str() < end.as_str();
     let acts = outcome.requests.iter().filter(early).filter(|line| {
         line.contains(" DELETE /v1/endpoint/") || line.contains(" DELETE /api/v1/namespaces/shop/pods/front-")
     });

@@ -311,20 +311,12 @@ pub(crate) async fn happen(scene: Scene, planned: Planned, order: impl Fn(Order)
             if let Some(method) = method {
                 fault = fault.on(method);
             }
-            let injected = match target {
-                Target::Api => api.inject(fault),
-                Target::Agent => agent.inject(fault.by(WATCHDOG_AT_AGENT)),
-            };
-            tokio::select! {
-                biased;
-                () = injected.struck() => {
-                    // After its effect, which comes at once.
-                    tokio::time::sleep(Duration::from_millis(if after { 100 } else { 0 })).await;
-                    order(Order::Kill);
-                }
-                () = tokio::time::sleep(Duration::from_mins(3)) => {}
-            }
-            injected.remove();
+            within(&scene, target, fault, async || {
+                // After its effect, which comes at once.
+                tokio::time::sleep(Duration::from_millis(if after { 100 } else { 0 })).await;
+                order(Order::Kill);
+            })
+            .await;
         }
         Trouble::Meanwhile(it) => meanwhile(&scene, it, lasts).await,
         Trouble::ClockStep(millis) => {
@@ -343,22 +335,31 @@ pub(crate) async fn happen(scene: Scene, planned: Planned, order: impl Fn(Order)
 /// The answer tells of what was there; by the time it comes that is so no more.
 async fn meanwhile(scene: &Scene, Meanwhile { target, nth, change }: Meanwhile, lasts: tokio::time::Sleep) {
     let late = Fault::late_answer(Duration::from_millis(200)).from_nth(nth).once();
-    let injected = match target {
-        Target::Api => scene.cluster.api().inject(late),
-        Target::Agent => scene.node.agent().inject(late.by(WATCHDOG_AT_AGENT)),
-    };
-    tokio::select! {
-        biased;
-        () = injected.struck() => {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            match change {
-                Change::Reuse => scene.reuse(&format!("quick-{nth}")),
-                Change::Leaves => scene.leave(),
-                Change::Pause => while_it_lasts(lasts, |on| scene.pause(on)).await,
-                Change::OptOut => while_it_lasts(lasts, |on| scene.opt_out(on)).await,
-            }
+    within(scene, target, late, async || {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        match change {
+            Change::Reuse => scene.reuse(&format!("quick-{nth}")),
+            Change::Leaves => scene.leave(),
+            Change::Pause => while_it_lasts(lasts, |on| scene.pause(on)).await,
+            Change::OptOut => while_it_lasts(lasts, |on| scene.opt_out(on)).await,
         }
-        () = tokio::time::sleep(Duration::from_mins(3)) => {}
+    })
+    .await;
+}
+
+/// Lets something happen once this fault has struck one of the watchdog's requests, if it does within three minutes.
+async fn within(scene: &Scene, target: Target, fault: Fault, then: impl AsyncFnOnce()) {
+    let injected = match target {
+        Target::Api => scene.cluster.api().inject(fault),
+        Target::Agent => scene.node.agent().inject(fault.by(WATCHDOG_AT_AGENT)),
+    };
+    let struck = tokio::select! {
+        biased;
+        () = injected.struck() => true,
+        () = tokio::time::sleep(Duration::from_mins(3)) => false,
+    };
+    if struck {
+        then().await;
     }
     injected.remove();
 }

@@ -63,15 +63,6 @@ pub(super) async fn go_on_until(world: &World, mut is_so: impl FnMut(&World) -> 
     }
 }
 
-/// Ends in the millisecond in which it is so, within ten minutes.
-pub(super) async fn until(mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_mins(10), "not within ten minutes");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 /// In memory where that can be had: a simulated day writes a ledger thousands of times.
 pub(super) fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()

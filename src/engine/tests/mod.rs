@@ -23,6 +23,8 @@ mod world;
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{EngineOptions, Judge, Mode, Namespaces};
 use crate::domain::{Limits, NodeName, RemedyKind};
 
@@ -49,5 +51,14 @@ pub(super) fn options(judge: Judge) -> EngineOptions {
         restart_timeout: Duration::from_mins(10),
         restart_quiet: Duration::from_mins(5),
         judge_timeout: Duration::from_mins(1),
+    }
+}
+
+/// Ends in the millisecond in which it is so, within ten minutes.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_mins(10), "not within ten minutes");
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -7,12 +7,12 @@ use rstest::rstest;
 use tokio::time::Instant;
 
 use super::answers::{Answers, after};
-use super::days::{directory, go_on, until};
+use super::days::{directory, go_on};
 use super::fixtures::{reserved, unanswered, waiting_pod};
 use super::hands::{ByHand, Hands};
-use super::options;
 use super::telling::{Heard, ip, wedge};
 use super::world::World;
+use super::{options, until};
 use crate::admin::Check;
 use crate::domain::{ActOutcome, Cause, Lookup, Pod, RemedyKind, Verdict, judge};
 use crate::engine::wedge::Stage;

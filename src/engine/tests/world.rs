@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::answers::Answers;
-use super::days::until;
 use super::fixtures::{agent_pod, reserved, start_of_time, waiting_pod};
+use super::until;
 use crate::domain::{
     AgentPod, ContainerId, Containers, Controller, Event, Phase, Pod, PodName, PodUid, RemedyKind,
 };
