@@ -1,4 +1,4 @@
-//! The layout of the tree: which module may import which.
+//! The layout of the tree: which module may import which, and that the tests which the docs name are there.
 #![allow(clippy::expect_used, clippy::panic, missing_docs, reason = "a test")]
 
 use std::fs;
@@ -6,27 +6,28 @@ use std::path::{Path, PathBuf};
 
 const ALL: [&str; 9] = ["admin", "cilium", "cli", "engine", "kube", "ledger", "metrics", "sim", "snapshot"];
 
-fn sources(path: &Path) -> Vec<PathBuf> {
+/// The files with an extension at a path or below it.
+fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
     }
     let entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     entries
-        .flat_map(|entry| sources(&entry.expect("an entry").path()))
-        .filter(|file| file.extension().is_some_and(|ext| ext == "rs"))
+        .flat_map(|entry| files(&entry.expect("an entry").path(), extension))
+        .filter(|file| file.extension().is_some_and(|ext| ext == extension))
         .collect()
 }
 
 /// The lines of a module that are code.
 fn code(module: &str) -> Vec<(PathBuf, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut files = Vec::new();
+    let mut sources = Vec::new();
     for path in [src.join(module), src.join(format!("{module}.rs"))] {
         if path.exists() {
-            files.extend(sources(&path));
+            sources.extend(files(&path, "rs"));
         }
     }
-    assert!(!files.is_empty(), "no module {module}");
+    assert!(!sources.is_empty(), "no module {module}");
     let lines = |file: PathBuf| {
         let text = fs::read_to_string(&file).expect("a source file");
         text.lines()
@@ -34,7 +35,7 @@ fn code(module: &str) -> Vec<(PathBuf, String)> {
             .map(|line| (file.clone(), line.to_owned()))
             .collect::<Vec<_>>()
     };
-    files.into_iter().flat_map(lines).collect()
+    sources.into_iter().flat_map(lines).collect()
 }
 
 fn imports(line: &str, module: &str) -> bool {
@@ -100,4 +101,35 @@ fn metrics_and_http_know_nobody_who_uses_them() {
 #[test]
 fn the_simulated_cluster_shares_no_code_with_what_it_tests() {
     check("sim", &["admin", "cilium", "cli", "domain", "engine", "kube", "metrics"]);
+}
+
+/// Backquoted `FILE::NAME`s of a page, the file below src or tests.
+fn named_tests(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split('`')
+        .filter_map(|quoted| quoted.split_once(".rs::"))
+        .filter(|(file, _)| file.starts_with("src/") || file.starts_with("tests/"))
+}
+
+#[test]
+fn the_tests_that_the_docs_name_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = [
+        files(&root.join("docs"), "md"),
+        files(&root.join("README.md"), "md"),
+        files(&root.join("CONTRIBUTING.md"), "md"),
+    ];
+    let mut count = 0;
+    let mut missing = Vec::new();
+    for page in pages.concat() {
+        let text = fs::read_to_string(&page).expect("a page");
+        for (file, name) in named_tests(&text) {
+            count += 1;
+            let source = fs::read_to_string(root.join(file).with_extension("rs")).unwrap_or_default();
+            if !source.contains(&format!("fn {name}(")) {
+                missing.push(format!("{}: there is no test {file}.rs::{name}", page.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+    assert!(count > 100, "only {count} tests are named");
 }
