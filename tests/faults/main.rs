@@ -120,7 +120,8 @@ fn seeds() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for seed in [3, 7, 11] {
+    // In the last two the watchdog backs off after failures: the pauses must be those of the seed too.
+    for seed in [3, 7, 11, 171, 178] {
         let (first, second) = (seeded(seed), seeded(seed));
         assert!(first.requests.len() > 100);
         let differs = first.requests.iter().zip(&second.requests).find(|(one, other)| one != other);

@@ -73,6 +73,8 @@ pub(crate) async fn run(
     planned: Vec<Planned>,
     live: impl AsyncFnOnce(&Scene) -> Result<(), String>,
 ) -> Outcome {
+    // The pauses after failures are drawn by `backon` and kube's watcher, from this thread's generator.
+    fastrand::seed(seed);
     let scene = Scene::new(seed, mode, pull, planned.len() < 2).await;
     let mut keeper = tokio::spawn(keep(scene.clone(), planned));
     let lived = async {
