@@ -135,8 +135,7 @@ def book() -> list[str]:
 
 
 def main() -> int:
-    faults = summary() + picture()
-    faults += book()
+    faults = summary() + picture() + book()
     for fault in faults:
         print(fault)
     print(f"{len(faults)} faults")

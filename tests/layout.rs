@@ -113,14 +113,11 @@ fn named_tests(page: &str) -> impl Iterator<Item = (&str, &str)> {
 #[test]
 fn the_tests_that_the_docs_name_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pages = [
-        files(&root.join("docs"), "md"),
-        files(&root.join("README.md"), "md"),
-        files(&root.join("CONTRIBUTING.md"), "md"),
-    ];
+    let mut pages = files(&root.join("docs"), "md");
+    pages.extend(["README.md", "CONTRIBUTING.md"].map(|page| root.join(page)));
     let mut count = 0;
     let mut missing = Vec::new();
-    for page in pages.concat() {
+    for page in pages {
         let text = fs::read_to_string(&page).expect("a page");
         for (file, name) in named_tests(&text) {
             count += 1;

@@ -40,7 +40,7 @@ fn load(requests: &[RequestRecord], time: Duration) -> Load {
 
 /// Nodes with an agent that has nothing to do and one running pod, and the watchdog of each.
 fn run(count: u16, spread: Duration) -> [Load; 3] {
-    on_paused_time(async {
+    on_paused_time(1, async {
         // Watches must not fall behind for the simulation's own sake.
         let stage = Stage::new(3, |options| options.history = 100_000).await;
         for number in 0..count {

@@ -101,7 +101,7 @@ fn count(file: &Path, rows: &mut BTreeMap<String, Row>) {
     let snapshot = Snapshot::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let expect = snapshot.expect.clone().unwrap_or_else(|| panic!("{}: no `expect`", file.display()));
     let mut case = Case(serde_saphyr::from_str(&text).expect("a case"));
-    let (report, does) = on_paused_time(async {
+    let (report, does) = on_paused_time(1, async {
         let mut does: Vec<(Refusal, Does)> = Vec::new();
         for refusal in refusals(&mut case).await {
             does.extend(decide(&mut case, &refusal).await.map(|it| (refusal, it)));

@@ -33,7 +33,7 @@ impl Dice {
 
 /// So many wedges, one after the other: each pod is first tried up to 20 s after it was bound, as where volumes are mounted.
 pub(crate) fn wedges(seed: u64, ipam_mode: &str, who: Who, count: usize) -> Vec<Took> {
-    on_paused_time(async {
+    on_paused_time(1, async {
         let stage = Stage::new(seed, |_| {}).await;
         let node = stage.node(1, |options| {
             ipam_mode.clone_into(&mut options.agent.ipam_mode);

@@ -48,7 +48,7 @@ struct Outcome {
 }
 
 fn run(plan: Plan) -> Outcome {
-    on_paused_time(async {
+    on_paused_time(1, async {
         let stage = Stage::new(7, |_| {}).await;
         let node = stage.node(1, |options| {
             options.pod_cidr = "10.16.0.0/16".parse().expect("a range");

@@ -62,7 +62,7 @@ pub(crate) fn alone() -> bool {
         return false;
     }
     let who = if who == "watchdog" { Who::Watchdog } else { Who::Nobody };
-    let days = on_paused_time(month(who));
+    let days = on_paused_time(1, month(who));
     let rows: Vec<Vec<String>> = (1..)
         .zip(&days)
         .filter(|(number, _)| [1, 2, 5, 10, 20, 30].contains(number))

@@ -40,7 +40,7 @@ fn sum(requests: &[RequestRecord]) -> (usize, u64) {
 }
 
 fn cost(who: Who, going: Going) -> Cost {
-    on_paused_time(async {
+    on_paused_time(1, async {
         let stage = Stage::new(5, |options| options.history = 100_000).await;
         let nodes: Vec<Node> = (0..NODES)
             .map(|number| {

@@ -47,7 +47,7 @@ impl Acts {
 }
 
 fn play(scene: Scene, who: Who) -> Acts {
-    on_paused_time(async {
+    on_paused_time(1, async {
         let served = scene != Scene::Duplicate { endpoints: false };
         let stage = Stage::new(9, |options| options.serve_cilium_endpoints = served).await;
         let node = stage.node(1, |options| {

@@ -53,7 +53,7 @@ fn drawn(seed: u64) -> Drawn {
 /// The run of a seed.
 pub(crate) fn seeded(seed: u64) -> Outcome {
     let Drawn { mut dice, planned, mode, pull } = drawn(seed);
-    on_paused_time(run(seed, (mode, pull), planned, async |scene: &Scene| live(scene, &mut dice).await))
+    on_paused_time(seed, run(seed, (mode, pull), planned, async |scene: &Scene| live(scene, &mut dice).await))
 }
 
 /// The story of a seed's run, for people.
@@ -73,8 +73,6 @@ pub(crate) async fn run(
     planned: Vec<Planned>,
     live: impl AsyncFnOnce(&Scene) -> Result<(), String>,
 ) -> Outcome {
-    // The pauses after failures are drawn by `backon` and kube's watcher, from this thread's generator.
-    fastrand::seed(seed);
     let scene = Scene::new(seed, mode, pull, planned.len() < 2).await;
     let mut keeper = tokio::spawn(keep(scene.clone(), planned));
     let lived = async {

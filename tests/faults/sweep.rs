@@ -33,7 +33,7 @@ fn with(trouble: Option<Trouble>) -> Outcome {
     let lasts = ALL_DONE + Duration::from_mins(1);
     let planned = trouble.map(|trouble| Planned { at: Duration::ZERO, lasts, trouble });
     let pull = Pull { takes: Duration::ZERO, reported: true };
-    on_paused_time(run(1, ("delegated-plugin", pull), planned.into_iter().collect(), three_wedges))
+    on_paused_time(1, run(1, ("delegated-plugin", pull), planned.into_iter().collect(), three_wedges))
 }
 
 /// How many requests the watchdog makes at each server while the wedges are healed, where nothing goes wrong.

@@ -11,8 +11,10 @@ use cilium_leak_healer::clock::WallClock;
 use cilium_leak_healer::sim::{ApiServer, DeleteOptions, EVENTS, Node};
 use tempfile::TempDir;
 
-/// Runs a future on a clock of its own.
-pub(crate) fn on_paused_time<T>(work: impl Future<Output = T>) -> T {
+/// Runs a future on a clock of its own, with the random pauses of a seed.
+pub(crate) fn on_paused_time<T>(seed: u64, work: impl Future<Output = T>) -> T {
+    // The pauses after failures are drawn by `backon`, also within kube's watcher, from this thread's generator.
+    fastrand::seed(seed);
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(true).build().expect("a runtime").block_on(work)
 }
